@@ -199,11 +199,12 @@ man: build
 
 # With sudo, which hides a user's Go, what make build left is installed.
 install:
-	@if test -x bin/svcfs -a -x bin/svcd && { test -n "$$SUDO_USER" || ! command -v $(GO) >/dev/null; }; then \
-		echo "installing bin/svcfs and bin/svcd as make build left them"; else $(MAKE) build; fi
+	@if test -x bin/svcfs -a -x bin/svcd -a -x bin/svcvault && { test -n "$$SUDO_USER" || ! command -v $(GO) >/dev/null; }; then \
+		echo "installing the programs in bin as make build left them"; else $(MAKE) build; fi
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/man/man1"
-	install -m 0755 bin/svcfs bin/svcd "$(DESTDIR)$(PREFIX)/bin/"
+	install -m 0755 bin/svcfs bin/svcd bin/svcvault "$(DESTDIR)$(PREFIX)/bin/"
 	umask 022 && ./bin/svcfs man "$(DESTDIR)$(PREFIX)/share/man/man1" && ./bin/svcd man "$(DESTDIR)$(PREFIX)/share/man/man1"
+	install -m 0644 cmd/svcvault/svcvault.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
 	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
 	for program in svcfs svcd; do \
 		./bin/$$program completion bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program" && \
@@ -213,6 +214,7 @@ install:
 
 # Settings, logs and data of users and of a service stay.
 uninstall:
+	rm -f "$(DESTDIR)$(PREFIX)/bin/svcvault" "$(DESTDIR)$(PREFIX)/share/man/man1/svcvault.1"
 	for program in svcfs svcd; do \
 		rm -f "$(DESTDIR)$(PREFIX)/bin/$$program" "$(DESTDIR)$(PREFIX)/share/man/man1/$$program.1" "$(DESTDIR)$(PREFIX)/share/man/man1/$$program"-*.1 \
 			"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program" "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$program" \

@@ -42,7 +42,7 @@ type crashing struct {
 func TestCrashPoints(t *testing.T) {
 	proctest.Long(t)
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-tags", "faultpoints", "-o", bin, "../cmd/svcd")
+	build := exec.Command("go", "build", "-tags", "faultpoints", "-o", bin, "../cmd/svcd", "../cmd/svcvault")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}

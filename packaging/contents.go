@@ -27,8 +27,8 @@ func packages() []pack {
 				"only ciphertext.",
 			needs: []string{"fuse3"}, wants: []string{"ca-certificates"}, rpmNeeds: "fuse3"},
 		{name: "svcd", summary: "service for encrypted groups of files",
-			description: "The whole service of svcfs in one program: ciphertext, key custody by group,\nand a ledger " +
-				"of who did what. It needs one directory.",
+			description: "The whole service of svcfs: ciphertext, key custody by group, and a ledger\nof who " +
+				"did what. A second program, svcvault, keeps the keys. It needs one\ndirectory.",
 			needs: []string{"adduser"}, wants: []string{"ca-certificates"}, rpmNeeds: "shadow-utils"},
 		{name: "svcfs-desktop", summary: "encrypted groups of files on the desktop", noProgram: true,
 			description: "Notifications of the desktop tell what goes wrong in the mounts of svcfs:\na save that is " +
@@ -89,6 +89,9 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 			c.add(doc+"examples/"+name, 0o644, installed(c.sources("cmd/svcfs/systemd/"+name)))
 		}
 	case "svcd":
+		c.add("/usr/bin/svcvault", 0o755, c.read(filepath.Join(j.programs(arch), "svcvault")))
+		c.add("/usr/share/man/man1/svcvault.1.gz", 0o644, c.pressed(c.sources("cmd/svcvault/svcvault.1")))
+		c.add(doc+"examples/svcvault.service", 0o644, installed(c.sources("service/examples/svcvault.service")))
 		unit := installed(c.sources("service/examples/svcd.service"))
 		c.add("/usr/lib/systemd/system/svcd@.service", 0o644, unit)
 		c.add("/usr/lib/systemd/system/svcd.service", 0o644, single(unit))

@@ -72,6 +72,10 @@ func (j *job) imageFor(arch string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	vault, err := os.ReadFile(filepath.Join(j.programs(arch), "svcvault"))
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, d := range []tar.Header{
@@ -93,6 +97,7 @@ func (j *job) imageFor(arch string) (v1.Image, error) {
 			content: fmt.Appendf(nil, "svcd:x:%d:%[1]d:svcd:/var/lib/svcd:/nonexistent\n", imageUser)}},
 		{"etc/group", entry{mode: 0o644, content: fmt.Appendf(nil, "svcd:x:%d:\n", imageUser)}},
 		{"usr/bin/svcd", entry{mode: 0o755, content: program}},
+		{"usr/bin/svcvault", entry{mode: 0o755, content: vault}},
 	} {
 		if err := j.tarEntry(w, f.name, f.e); err != nil {
 			return nil, err

@@ -15,7 +15,7 @@ import (
 )
 
 func (s *Service) archived(ctx context.Context) (archive.Service, error) {
-	with, err := s.keys.Archive(ctx)
+	with, err := s.keys.Archive(ctx, vaultwire.Nothing{})
 	if err != nil {
 		return archive.Service{}, err
 	}
@@ -54,7 +54,7 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 	if imported != nil && !errors.Is(imported, archive.ErrImported) { // which may be of one killed before it signed
 		return sum, imported
 	}
-	if err := s.store.Read(ctx, func(tx *store.Tx) error { return s.keys.Reload(ctx, tx) }); err != nil {
+	if err := s.keys.Imported(ctx, s.store); err != nil {
 		return sum, fmt.Errorf("the keys of the service: %w", err)
 	}
 	err = s.signImported(ctx)

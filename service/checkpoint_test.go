@@ -86,7 +86,7 @@ func (r *running) again() *running { return r.againWith(service.Config{MaxFileBy
 func (r *running) againWith(cfg service.Config) *running {
 	r.t.Helper()
 	cfg.DataDir, cfg.Database, cfg.PublicURL = r.dir, r.database, r.address()
-	svc, err := service.Open(r.t.Context(), cfg)
+	svc, err := openService(r.t.Context(), cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	ok(t, os.Mkdir(dir, 0o700))
 	ok(t, os.CopyFS(filepath.Join(dir, checkpoint.Dir), os.DirFS(filepath.Join(r.dir, checkpoint.Dir))))
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
+	svc, err := openService(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
 	if err == nil {
 		ok(t, svc.Close())
 	}
@@ -337,7 +337,7 @@ func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
 		t.Error("a stray database was left")
 	}
 	ok(t, os.RemoveAll(filepath.Join(dir, checkpoint.Dir)))
-	svc, err = service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
+	svc, err = openService(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
 	ok(t, err)
 	ok(t, svc.Close())
 }
@@ -352,7 +352,7 @@ func TestDirectoryOfAStartWithoutItsDatabase(t *testing.T) {
 	r := runWith(t, service.Config{DataDir: t.TempDir()})
 	r.user("alice", "10")
 	r.checkpoint()
-	svc, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: database})
+	svc, err := openService(t.Context(), service.Config{DataDir: r.dir, Database: database})
 	if err == nil {
 		ok(t, svc.Close())
 	}
@@ -369,7 +369,7 @@ func TestAnotherContractIsRefused(t *testing.T) {
 	t.Parallel()
 	r := run(t)
 	open := func(contract string) error {
-		svc, err := service.Open(t.Context(),
+		svc, err := openService(t.Context(),
 			service.Config{DataDir: r.dir, Database: r.database, ContractID: contract})
 		if err == nil {
 			err = svc.Close()
@@ -564,7 +564,7 @@ func TestImportSignsACheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := masterKeyOnly(t, r.dir)
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: newDatabase(t)})
+	svc, err := openService(t.Context(), service.Config{DataDir: dir, Database: newDatabase(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

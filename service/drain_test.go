@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/vaulttest"
 )
 
 // A process that is told to end goes on while the delay runs, and only then takes no more connections.
@@ -40,7 +41,7 @@ func TestDrainDelay(t *testing.T) {
 // Meanwhile /health says so, all else is answered, and each answer ends its connection.
 func TestDrainTellsLoadBalancers(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{DataDir: filepath.Join(t.TempDir(), "data"), PublicURL: "http://127.0.0.1:1"})
+	s, err := Open(t.Context(), Config{Vault: vaulttest.InProcess, DataDir: filepath.Join(t.TempDir(), "data"), PublicURL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}

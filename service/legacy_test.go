@@ -452,7 +452,7 @@ func TestPlainReferences(t *testing.T) {
 	}
 	for _, address := range []string{"gateway.example.org", "ftp://gateway.example.org",
 		"https://user:secret@gateway.example.org/", "https://", "https://x/?y", "://"} {
-		_, err := service.Open(t.Context(), service.Config{DataDir: t.TempDir(), Gateway: address})
+		_, err := openService(t.Context(), service.Config{DataDir: t.TempDir(), Gateway: address})
 		if err == nil || strings.Contains(err.Error(), "secret") ||
 			!strings.Contains(err.Error(), "https://HOST/ipfs/") {
 			t.Errorf("gateway %s: %v", address, err)

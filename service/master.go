@@ -29,16 +29,18 @@ type Rotation struct {
 // nothing. Where the data directory holds the key and SQLite, it does everything.
 // Otherwise the earlier key still opens the database until [Service.FinishMasterKey], so
 // that the operator can bring the new key to the place from which processes read it.
-// newFile holds the new key, and is made if it is missing; "" is a file beside the
-// master key. An interrupted rotation is simply run again.
-func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotation, err error) {
-	source := s.cfg.MasterKey
+// [Config].NextMasterKey holds the new key, and is made if it is missing. An interrupted rotation is simply run again.
+func (s *Service) RotateMasterKey(ctx context.Context) (r Rotation, err error) {
+	source, next := s.cfg.MasterKey, s.cfg.NextMasterKey
 	switch {
-	case !source.Make && newFile == "":
+	case !source.Make && source.Vault == "" && next.File == "":
 		return r, fault.New(wire.CodeValidation, "the master key is not in the data directory: say with "+
 			"--new-master-key-file FILE where the new one goes, "+
 			"and bring it from there to where this service reads it")
-	case source.Make && newFile != "":
+	case source.Vault != "" && next.File != "":
+		return r, fault.New(wire.CodeValidation, "the vault at %s reads the new master key: start it with "+
+			"--next-master-key-file, and leave --new-master-key-file out", source.Vault)
+	case source.Make && next.File != source.Next().File:
 		return r, fault.New(wire.CodeValidation, "--new-master-key-file is for a master key that a command or "+
 			"systemd gives: the one in the data directory is replaced there")
 	}
@@ -50,7 +52,7 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 	case now:
 		_ = os.Remove(source.Next().File) // left by an interrupted attempt
 	default:
-		if r.Before, err = s.bringIn(ctx, cmp.Or(newFile, source.Next().File), pending); err != nil {
+		if r.Before, err = s.bringIn(ctx, pending); err != nil {
 			return r, err
 		}
 	}
@@ -89,11 +91,14 @@ func (s *Service) MasterKeyNextStep(ctx context.Context) (string, error) {
 	}
 }
 
-// bringIn lets the master key in a file open the database, and puts it into its place in
+// bringIn lets the other master key open the database, and puts it into its place in
 // the data directory. pending is the name of a master key whose rotation was begun.
-func (s *Service) bringIn(ctx context.Context, file, pending string) (before string, err error) {
-	next := MasterKey{File: file, Make: pending == ""}
-	read, err := s.keys.ReadNext(ctx, next)
+func (s *Service) bringIn(ctx context.Context, pending string) (before string, err error) {
+	read, err := s.keys.ReadNext(ctx, vaultwire.ReadNext{Make: pending == ""})
+	if errors.Is(err, vaultwire.ErrNoNext) {
+		return "", fault.New(wire.CodeValidation, "the vault at %s was not told of a new master key: start it with "+
+			"--next-master-key-file FILE", s.cfg.MasterKey.Vault)
+	}
 	if err != nil && pending == "" {
 		return "", err
 	}
@@ -104,7 +109,8 @@ func (s *Service) bringIn(ctx context.Context, file, pending string) (before str
 			"svcd rotate-master-key --finish; if that key is lost, --cancel stays with the one in use")
 	}
 	if name == s.keys.MasterName() {
-		return "", fault.New(wire.CodeConflict, "%s holds the master key in use: remove it, or name another file", file)
+		return "", fault.New(wire.CodeConflict, "%s holds the master key in use: remove it, or name another file",
+			cmp.Or(s.cfg.NextMasterKey.File, "the file of the new one"))
 	}
 	err = s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		other, err := keys.NextMaster(ctx, tx)
@@ -120,7 +126,7 @@ func (s *Service) bringIn(ctx context.Context, file, pending string) (before str
 	if err != nil || !s.cfg.MasterKey.Make {
 		return "", err
 	}
-	used, err := s.keys.UseNext(ctx, next)
+	used, err := s.keys.UseNext(ctx, vaultwire.Nothing{})
 	if err == nil {
 		err = s.keys.Refresh(ctx, s.store)
 	}

@@ -41,7 +41,7 @@ func (r *running) roots() (roots, masters int) {
 // beside opens another process's service over the same data.
 func (r *running) beside(key service.MasterKey) (*service.Service, error) {
 	r.t.Helper()
-	svc, err := service.Open(r.t.Context(), service.Config{DataDir: r.dir, Database: r.database, MasterKey: key})
+	svc, err := openService(r.t.Context(), service.Config{DataDir: r.dir, Database: r.database, MasterKey: key})
 	if err == nil {
 		r.t.Cleanup(func() { _ = svc.Close() })
 	}
@@ -65,7 +65,7 @@ func (r *running) rotated() service.Rotation {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	done, err := svc.RotateMasterKey(r.t.Context(), "")
+	done, err := svc.RotateMasterKey(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 	begin := func() []byte { // and end before the new key is in its place
 		t.Helper()
 		v := r.openVault()
-		_, err := v.ReadNext(t.Context(), vaultwire.Source{File: key + ".new", Make: true})
+		_, err := v.ReadNext(t.Context(), vaultwire.ReadNext{Make: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 			!strings.Contains(next, "run it again: svcd rotate-master-key") {
 			t.Errorf("the next step: %q, %v", next, err)
 		}
-		refused(t, "went on without the key", errOf(svc.RotateMasterKey(t.Context(), "")), "--cancel")
+		refused(t, "went on without the key", errOf(svc.RotateMasterKey(t.Context())), "--cancel")
 		refused(t, "finished without the key", errOf(svc.FinishMasterKey(t.Context(), false)),
 			"bring the new one to its place")
 		if _, err := svc.FinishMasterKey(t.Context(), true); err != nil {
@@ -285,9 +285,13 @@ func TestMasterKeyFromACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "no place for the new key", errOf(svc.RotateMasterKey(t.Context(), "")), "--new-master-key-file")
+	refused(t, "no place for the new key", errOf(svc.RotateMasterKey(t.Context())), "--new-master-key-file")
 	file := filepath.Join(dir, "new.key")
-	done, err := svc.RotateMasterKey(t.Context(), file)
+	svc, err = openService(t.Context(), service.Config{DataDir: r.dir, Database: r.database, MasterKey: key,
+		NextMasterKey: service.MasterKey{File: file}})
+	ok(t, err)
+	t.Cleanup(func() { _ = svc.Close() })
+	done, err := svc.RotateMasterKey(t.Context())
 	if err != nil || done.Finished || done.Keys != 2 || done.Before != "" {
 		t.Errorf("%+v, %v", done, err)
 	}

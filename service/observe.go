@@ -13,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // stateWait bounds the reading of figures for one scrape.
@@ -31,13 +32,18 @@ func (s *Service) observeStore() {
 // observeParts adds the database and the blob store to the health check.
 func (s *Service) observeParts() {
 	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{
-		"database": s.pingDatabase, "blobs": s.blobs.Check}}
+		"database": s.pingDatabase, "blobs": s.blobs.Check, "vault": s.pingVault}}
 	s.metrics.Watch(s.state)
 }
 
 // MetricsHandler answers /metrics for Prometheus. It is not part of [Service.Handler],
 // because it belongs on an address of its own.
 func (s *Service) MetricsHandler() http.Handler { return s.metrics.Handler() }
+
+func (s *Service) pingVault(ctx context.Context) error {
+	_, err := s.keys.MAC(ctx, vaultwire.MAC{})
+	return err
+}
 
 func (s *Service) pingDatabase(ctx context.Context) error {
 	return s.store.Look(ctx, func(tx *store.Tx) error {

@@ -231,7 +231,7 @@ func TestFilesInBlocksMove(t *testing.T) {
 	open.user = at // the upload goes on where the service is now
 	open.takes(versions[3], "0-6,8")
 	versions = append(versions, open.finishes())
-	if _, err := third.svc.RotateMasterKey(t.Context(), ""); err != nil {
+	if _, err := third.svc.RotateMasterKey(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	at.readsLarge(versions...)

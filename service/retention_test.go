@@ -169,7 +169,7 @@ func TestRetentionRunsOnce(t *testing.T) {
 	removed := make([]int, 3)
 	var all sync.WaitGroup
 	for i := range removed {
-		svc, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: r.database})
+		svc, err := openService(t.Context(), service.Config{DataDir: r.dir, Database: r.database})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func serve(t *testing.T, change func(*service.Config)) *serving {
 		change(&cfg)
 	}
 	cfg.PublicURL = cfg.Scheme() + "://" + l.Addr().String()
-	svc, err := service.Open(t.Context(), cfg)
+	svc, err := openService(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,13 +458,13 @@ func TestHealthNamesThePart(t *testing.T) {
 		out["rpc_reachable"] != true || out["space"] == nil {
 		t.Errorf("%d %v", status, out)
 	}
-	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok clock:ok database:ok]" {
+	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok clock:ok database:ok vault:ok]" {
 		t.Errorf("parts %s", parts)
 	}
 	ok(t, os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")))
 	proctest.Eventually(t, "health tells", func() bool { status, out = s.asked(); return status == 503 })
 	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok clock:ok "+
-		"database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
+		"database:ok vault:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
 		t.Errorf("%v", out)
 	}
 	metrics := httptest.NewRecorder()
@@ -643,7 +643,7 @@ func TestTLS(t *testing.T) {
 	})
 	t.Run("a key that others may read is refused", func(t *testing.T) {
 		ok(t, os.Chmod(key, 0o644))
-		if _, err := service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert,
+		if _, err := openService(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert,
 			TLSKey: key}); !errors.Is(err, ownfile.ErrReadable) {
 			t.Errorf("a key that others may read: %v", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -34,7 +35,6 @@ import (
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
-	"github.com/svcfs/svcfs/service/vault"
 	"github.com/svcfs/svcfs/service/vaultwire"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
@@ -60,16 +60,18 @@ const blobDir = "blobs"
 
 // Config configures a [Service].
 type Config struct {
-	DataDir       string    // made with mode 0700
-	MasterKey     MasterKey // zero = in DataDir, made at the first start
-	Database      string    // postgres://…; "" = SQLite in DataDir
-	Blobs         string    // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
-	PublicURL     string    // address clients use; tokens are good for it alone
-	ContractID    string    // "" = DefaultContractID
-	AccountDomain string    // account NAME is NAME.AccountDomain; "" = as before, at first ContractID
-	MaxFileBytes  int64     // largest plaintext; 0 = DefaultMaxFileBytes
-	MaxWholeBytes int64     // largest plaintext in one piece, at most MaxFileBytes; 0 = DefaultMaxWholeBytes
-	MaxOpenBytes  int64     // of the uploads an account has begun and not finished; 0 = see files.Config
+	DataDir       string           // made with mode 0700
+	MasterKey     MasterKey        // zero = in DataDir, made at the first start
+	NextMasterKey MasterKey        // that RotateMasterKey brings in; zero = this service does not replace it
+	Vault         vaultwire.Dialer // gives the vault that reads it
+	Database      string           // postgres://…; "" = SQLite in DataDir
+	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL     string           // address clients use; tokens are good for it alone
+	ContractID    string           // "" = DefaultContractID
+	AccountDomain string           // account NAME is NAME.AccountDomain; "" = as before, at first ContractID
+	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	MaxWholeBytes int64            // largest plaintext in one piece, at most MaxFileBytes; 0 = DefaultMaxWholeBytes
+	MaxOpenBytes  int64            // of the uploads an account has begun and not finished; 0 = see files.Config
 	// requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
 	RequestRate int
 	// that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
@@ -158,7 +160,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err := ownfile.MakeFolder(cfg.DataDir); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	v, err := vault.New(ctx, cfg.MasterKey, cfg.Now) // before anything else is made
+	v, err := cfg.Vault(ctx, cfg.MasterKey, cfg.NextMasterKey, cfg.Now, vaultAway) // before anything else is made
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +168,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		space: space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir,
 			space.Files: blobDisk(cfg)}),
 		connections: throttle.NewConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
+	if c, ok := v.(io.Closer); ok {
+		s.closeLater(c.Close)
+	}
 	if err = s.open(ctx, v); err == nil {
 		s.handler, err = s.newHandler()
 	}
@@ -266,6 +271,12 @@ func otherDatabase(cfg Config, err error) error {
 func isThere(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, os.ErrNotExist)
+}
+
+// vaultAway is the error of a vault that does not answer.
+func vaultAway(err error) error {
+	return &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Second, Err: err,
+		Text: "the vault, which keeps the keys, does not answer: try again in a moment"}
 }
 
 func openKeys(ctx context.Context, s *store.Store, source MasterKey, v vaultwire.Vault,

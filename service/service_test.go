@@ -37,6 +37,7 @@ import (
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaulttest"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
@@ -120,7 +121,7 @@ func runWith(t testing.TB, cfg service.Config) *running {
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
 	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, cmp.Or(cfg.MaxFileBytes, 1<<20)
-	svc, err := service.Open(t.Context(), cfg)
+	svc, err := openService(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -969,7 +970,7 @@ func TestThreat33MasterKeyIsNeededAndGuarded(t *testing.T) {
 	loose := filepath.Join(t.TempDir(), "data")
 	ok(t, os.MkdirAll(loose, 0o700))
 	ok(t, os.WriteFile(filepath.Join(loose, "master.key"), master, 0o644))
-	if _, err := service.Open(context.Background(), service.Config{DataDir: loose}); !errors.Is(err,
+	if _, err := openService(context.Background(), service.Config{DataDir: loose}); !errors.Is(err,
 		ownfile.ErrReadable) {
 		t.Errorf("a master key that others may read was accepted: %v", err)
 	}
@@ -1084,4 +1085,15 @@ func TestThreat28NamesThatLookLikeAnother(t *testing.T) {
 		object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": "KATE"}); !strings.Contains(got, "kate.svc.testnet") {
 		t.Error(got)
 	}
+}
+
+// openService opens a service whose vault, unless it has one, is in the process of the test.
+func openService(ctx context.Context, cfg service.Config) (*service.Service, error) {
+	if cfg.Vault == nil {
+		cfg.Vault = vaulttest.InProcess
+	}
+	if cfg.MasterKey == (service.MasterKey{}) {
+		cfg.NextMasterKey = vaultwire.InDirectory(cfg.DataDir).Next()
+	}
+	return service.Open(ctx, cfg)
 }

@@ -148,7 +148,7 @@ func TestWatchWaits(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	elsewhere, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url})
+	elsewhere, err := openService(t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 	}
 	url := "http://" + l.Addr().String()
 	dir, database := t.TempDir(), newDatabase(t)
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url})
+	svc, err := openService(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

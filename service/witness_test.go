@@ -22,7 +22,7 @@ func (r *running) witnessed(url, key string) *running {
 	r.t.Helper()
 	cfg := service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url, MaxFileBytes: 1 << 20, Witness: url,
 		WitnessKey: key}
-	svc, err := service.Open(r.t.Context(), cfg)
+	svc, err := openService(r.t.Context(), cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}

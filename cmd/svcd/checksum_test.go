@@ -85,7 +85,7 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 	}
 	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir)), &made))
 	mustRun(t, "account", "create", "bob", "--data", dir)
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: "http://127.0.0.1:1"})
+	svc, err := openService(t.Context(), service.Config{DataDir: dir, PublicURL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}

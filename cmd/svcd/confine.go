@@ -11,13 +11,8 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
-// confine leaves a service that is up only the files it still opens. A command for the
-// master key runs again when the key is rotated, and may need any file: a service with
-// such a command is confined by systemd alone.
+// confine leaves a service that is up only the files it still opens. Its vault reads the master key.
 func (s *settings) confine(cfg service.Config) error {
-	if cfg.MasterKey.Command != "" {
-		return nil
-	}
 	return cli.Confine(s.limits(cfg))
 }
 
@@ -34,7 +29,7 @@ func (s *settings) limits(cfg service.Config) confine.Limits {
 			limits.Write = append(limits.Write, filepath.Join(s.cfg.DataDir, e.Name()))
 		}
 	}
-	for _, file := range []string{cfg.TLSCert, cfg.TLSKey, cfg.MasterKey.File} {
+	for _, file := range []string{cfg.TLSCert, cfg.TLSKey} {
 		if file != "" {
 			limits.Read = append(limits.Read, confine.WithTarget(file)...)
 		}
@@ -44,9 +39,6 @@ func (s *settings) limits(cfg service.Config) confine.Limits {
 
 func (s *settings) checkConfinement() cli.Finding {
 	switch _, err := confine.Supported(); {
-	case s.masterKey().Command != "":
-		return cli.Warned("confinement", "serve runs --master-key-command, and may open what its user may",
-			"use the settings of service/examples/svcd.service")
 	case err != nil:
 		return cli.Warned("confinement", "this kernel has no landlock: serve gains no rights, but may open what its "+
 			"user may",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,6 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
@@ -93,7 +93,7 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 	cfg.TLSCert, cfg.TLSKey = "", ""
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
-		hint := cmp.Or(service.NextStepOf(err), ownfile.MendOf(err), stepOf(err),
+		hint := cmp.Or(ownHint(err), service.NextStepOf(err), ownfile.MendOf(err), stepOf(err),
 			"the text says which part; svcd serve fails in the same way")
 		return append(list, cli.Failed("service", err.Error(), hint))
 	}
@@ -107,8 +107,8 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 // settingsHint is what to do about settings that svcd serve refuses.
 func settingsHint(err error) string {
 	see := "see svcd config and svcd serve --help"
-	if own := cli.FailureOf(err); own != nil && own.Hint != "" {
-		return own.Hint + "; " + see
+	if hint := ownHint(err); hint != "" {
+		return hint + "; " + see
 	}
 	return cmp.Or(ownfile.MendOf(err), see)
 }
@@ -127,11 +127,23 @@ func (s *settings) checkMasterKey(ctx context.Context) cli.Finding {
 	if from == (service.MasterKey{}) {
 		return checkPlace("master key", filepath.Join(s.cfg.DataDir, vaultwire.FileName), 0o600)
 	}
-	if _, err := vault.ReadMaster(ctx, from); err != nil {
+	v, err := s.vault(ctx, from, vaultwire.Source{}, time.Now, func(err error) error { return err })
+	if err == nil {
+		err = v.(io.Closer).Close()
+	}
+	if err != nil {
 		return cli.Failed("master key", err.Error(),
-			cmp.Or(ownfile.MendOf(err), "svcd needs it to start: without it no file can be read"))
+			cmp.Or(ownHint(err), "svcd needs it to start: without it no file can be read"))
 	}
 	return cli.Passed("master key", s.whereMasterKey()+"; keep a copy elsewhere")
+}
+
+// ownHint is the next step of a failure that has one, or "".
+func ownHint(err error) string {
+	if own := cli.FailureOf(err); own != nil {
+		return own.Hint
+	}
+	return ""
 }
 
 // checkPlace checks that a file or directory is there, ours, and nobody else's.

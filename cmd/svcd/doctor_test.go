@@ -23,6 +23,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaulttest"
 )
 
 // serving runs a service in this process and returns its data directory and address.
@@ -34,7 +35,7 @@ func serving(t *testing.T) (dir, url string) {
 		t.Fatal(err)
 	}
 	url = "http://" + l.Addr().String()
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: url})
+	svc, err := openService(t.Context(), service.Config{DataDir: dir, PublicURL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,4 +352,10 @@ func TestVerifyNamesOrphans(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "blobs", "ab", old)); err != nil {
 		t.Error("verify removed it:", err)
 	}
+}
+
+// openService opens a service whose vault is in the process of the test.
+func openService(ctx context.Context, cfg service.Config) (*service.Service, error) {
+	cfg.Vault = vaulttest.InProcess
+	return service.Open(ctx, cfg)
 }

@@ -29,7 +29,7 @@ func TestEveryCommandClosesItsProcess(t *testing.T) {
 // makeData makes a data directory, as svcd serve does.
 func makeData(t *testing.T, dir string) string {
 	t.Helper()
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir})
+	svc, err := openService(t.Context(), service.Config{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (n *newService) make(ctx context.Context) (made madeService, err error) {
 	}
 	cfg := n.s.cfg
 	cfg.DataDir, cfg.TLSCert, cfg.TLSKey = n.file.Data, n.file.TLSCert, n.file.TLSKey
-	cfg.MasterKey, cfg.AccountDomain = n.s.masterKey(), n.file.AccountDomain
+	cfg.MasterKey, cfg.Vault, cfg.AccountDomain = n.s.masterKey(), n.s.vault, n.file.AccountDomain
 	if err := n.s.needTLS(); err != nil {
 		return made, err
 	}

@@ -83,7 +83,13 @@ svcfs group list
 // programs are for tests that need processes.
 var programs proctest.Programs
 
-func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
+func TestMain(m *testing.M) {
+	if err := programs.Beside(vaultProgram); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(programs.Run(m))
+}
 
 // bash is the environment of a script with a home of its own.
 func bash(t *testing.T, script string, env ...string) *exec.Cmd {

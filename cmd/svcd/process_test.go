@@ -148,7 +148,8 @@ func TestTerminationFinishesAnUpload(t *testing.T) {
 // Threat 3: the master key and the keys it wraps are in memory that is not swapped.
 func TestThreat3KeysAreLocked(t *testing.T) {
 	p := startServe(t)
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	supervisor := proctest.Child(t, p.cmd.Process.Pid)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", proctest.Child(t, supervisor)))
 	if err != nil || !regexp.MustCompile(`(?m)^VmLck:\s+[1-9]\d* kB$`).Match(status) {
 		t.Errorf("%v, nothing is locked:\n%s", err, status)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // The exit codes of svcfs that apply.
@@ -98,7 +99,7 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 	if own := cli.FailureOf(err); own != nil && own.Hint != "" {
 		return own.Hint
 	}
-	if step := cmp.Or(ownfile.MendOf(err), service.NextStepOf(err)); step != "" {
+	if step := cmp.Or(ownfile.MendOf(err), vaultwire.HintOf(err), service.NextStepOf(err)); step != "" {
 		return step
 	}
 	cmd, _, _ := root.Find(args)
@@ -220,7 +221,10 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 			"which is empty", "look at data directory: %w", err)
 	}
 	cfg := s.cfg
-	cfg.MasterKey = s.masterKey()
+	cfg.MasterKey, cfg.Vault = s.masterKey(), s.vault
+	if s.rotates {
+		cfg.NextMasterKey = s.nextMasterKey()
+	}
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
 		return err

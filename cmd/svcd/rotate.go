@@ -38,12 +38,14 @@ After an interruption run the command again.`,
 				return usage("", "--finish, --cancel and --new-master-key-file exclude each other")
 			}
 			ctx := cmd.Context()
+			s.newMasterKey = newFile
+			s.rotates = !finish && !cancel
 			return s.with(ctx, func(svc *service.Service) error {
 				if finish || cancel {
 					r, err := svc.FinishMasterKey(ctx, cancel)
 					return s.printRotated(r, newFile, err)
 				}
-				r, err := svc.RotateMasterKey(ctx, newFile)
+				r, err := svc.RotateMasterKey(ctx)
 				return s.printRotated(r, newFile, err)
 			})
 		},
@@ -86,10 +88,24 @@ func (s *settings) printRotation(r service.Rotation, newFile string) {
 		"  svcd rotate-master-key --finish\n", cmp.Or(newFile, s.whereMasterKey()))
 }
 
+// nextMasterKey is the place of the master key that takes the place of the one in use.
+func (s *settings) nextMasterKey() (next service.MasterKey) {
+	switch {
+	case s.newMasterKey != "":
+		return service.MasterKey{File: s.newMasterKey}
+	case s.masterKey() == service.MasterKey{}:
+		return vaultwire.InDirectory(s.cfg.DataDir).Next()
+	}
+	return next // of a vault that runs, or refused
+}
+
 // whereMasterKey names the place of the master key.
 func (s *settings) whereMasterKey() string {
 	from := s.masterKey()
-	if from.Command != "" {
+	switch {
+	case from.Vault != "":
+		return "the file from which the vault at " + from.Vault + " reads it"
+	case from.Command != "":
 		return "what --master-key-command prints"
 	}
 	return cmp.Or(from.File, filepath.Join(s.cfg.DataDir, vaultwire.FileName))

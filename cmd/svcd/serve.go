@@ -50,10 +50,12 @@ const (
 )
 
 func (s *settings) serve(ctx context.Context) error {
+	s.serves = true
 	cfg, err := s.serviceConfig()
 	if err != nil {
 		return err
 	}
+	s.logger = cfg.Logger
 	listeners, err := listenOn(s.listen, s.metricsListen)
 	if err != nil {
 		return err
@@ -83,6 +85,9 @@ func (s *settings) serve(ctx context.Context) error {
 	if len(listeners) > 1 {
 		cfg.Logger.Info("metrics", "url", "http://"+listeners[1].Addr().String()+"/metrics")
 		all.Go(func() error { return svc.ServeMetrics(ctx, listeners[1]) })
+	}
+	if s.started != nil {
+		all.Go(func() error { return s.started.outlive(ctx) })
 	}
 	all.Go(func() error {
 		reloadOn(ctx, hangup, svc.Reload)

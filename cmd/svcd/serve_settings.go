@@ -102,7 +102,7 @@ func (s *settings) registerDelay(set *pflag.FlagSet) {
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = s.cfg
-	cfg.MasterKey, cfg.PlainRefs = s.masterKey(), s.refs == refsPlain
+	cfg.MasterKey, cfg.Vault, cfg.PlainRefs = s.masterKey(), s.vault, s.refs == refsPlain
 	if err := s.needData(); err != nil {
 		return cfg, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,9 +28,16 @@ import (
 type settings struct {
 	cfg service.Config // what is set as it is
 
-	file     string // the configuration file
-	keyFrom  string // command that prints the master key
-	insecure bool   // talk to other machines without TLS
+	file    string       // the configuration file
+	keyFrom string       // command that prints the master key
+	vaultAt string       // address of the vault; "" = svcd starts one
+	serves  bool         // it runs until it is ended
+	started *ownVault    // by svcd serve; nil = --vault names one
+	logger  *slog.Logger // of svcd serve
+
+	rotates      bool   // another master key takes the place of the one in use
+	newMasterKey string // file with it; "" = beside the one in use
+	insecure     bool   // talk to other machines without TLS
 
 	listen         string
 	refs           string // of new files
@@ -78,6 +86,9 @@ const envPrefix = "SVCD_"
 
 // masterKey says where the master key is; zero is the data directory.
 func (s *settings) masterKey() (from service.MasterKey) {
+	if s.vaultAt != "" {
+		return service.MasterKey{Vault: s.vaultAt}
+	}
 	if s.keyFrom != "" {
 		return service.MasterKey{Command: s.keyFrom}
 	}
@@ -104,6 +115,8 @@ func (s *settings) register(set *pflag.FlagSet) {
 		"command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
 			"(default: the systemd credential "+vaultwire.FileName+" if there is one, "+
 			"else "+vaultwire.FileName+" in the data directory, made at the first start)")
+	set.StringVar(&s.vaultAt, "vault", "", "the vault that keeps the keys, unix:PATH: the socket of a svcvault that "+
+		"runs (default: the svcvault beside svcd, started and ended with it)")
 	set.StringVar(&s.cfg.Database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
 		"the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
 	set.StringVar(&s.cfg.Blobs, "blobs", "", "where ciphertext is kept: a directory, or a bucket, "+

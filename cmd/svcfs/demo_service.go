@@ -40,7 +40,8 @@ func findService(ctx context.Context, dir string) (string, error) {
 	}
 	if strings.Contains(self, "/go-build") {
 		built := filepath.Join(dir, serviceProgram)
-		build := exec.CommandContext(ctx, "go", "build", "-o", built, "github.com/svcfs/svcfs/cmd/svcd")
+		build := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", "github.com/svcfs/svcfs/cmd/svcd",
+			"github.com/svcfs/svcfs/cmd/svcvault") // which svcd starts
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return "", refuse(exitOther, "run it in the folder of the sources, or use 'make build'",

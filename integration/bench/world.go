@@ -74,7 +74,7 @@ func newWorld(p plan, only string) (*world, error) {
 		return nil, err
 	}
 	progress("building svcd and svcfs")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", w.bin+"/", "./cmd/svcfs", "./cmd/svcd")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", w.bin+"/", "./cmd/svcfs", "./cmd/svcd", "./cmd/svcvault")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build: %w\n%s", err, out)

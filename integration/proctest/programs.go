@@ -1,9 +1,14 @@
 package proctest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -47,6 +52,9 @@ func (p *Programs) build(names []string) (dir string, err error) {
 		}
 		p.dir, p.built = dir, make(map[string]bool)
 	}
+	if slices.Contains(names, "svcd") {
+		names = append(slices.Clip(names), "svcvault") // which svcd starts
+	}
 	for _, name := range names {
 		if p.built[name] {
 			continue
@@ -70,6 +78,28 @@ func (p *Programs) InPath(names ...string) error {
 	return os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
+// Beside puts programs beside the test binary, where a program that runs in the process of the test looks for them.
+func (p *Programs) Beside(names ...string) error {
+	dir, err := p.build(names)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		link := filepath.Join(filepath.Dir(self), name)
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(filepath.Join(dir, name), link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Run runs the tests and removes the programs.
 func (p *Programs) Run(tests interface{ Run() int }) int {
 	defer func() {
@@ -78,4 +108,27 @@ func (p *Programs) Run(tests interface{ Run() int }) int {
 		}
 	}()
 	return tests.Run()
+}
+
+// Child returns a process that another one started, 0 = there is none.
+func Child(tb testing.TB, pid int) int {
+	tb.Helper()
+	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, name := range lists {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread ended
+		}
+		if child, _, _ := strings.Cut(strings.TrimSpace(string(raw)), " "); child != "" {
+			found, err := strconv.Atoi(child)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return found
+		}
+	}
+	return 0
 }

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaulttest"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // signer is a vault with new keys.
-func signer(t *testing.T, now func() time.Time) *vault.Vault {
+func signer(t *testing.T, now func() time.Time) vaultwire.Vault {
 	t.Helper()
-	v, err := vault.New(t.Context(), vaultwire.InDirectory(t.TempDir()), now)
+	v, err := vaulttest.InProcess(t.Context(), vaultwire.InDirectory(t.TempDir()), vaultwire.Source{}, now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
@@ -53,6 +56,10 @@ func (k *Keys) WrapKey(ctx context.Context, tx *store.Tx, root int64, b vaultwir
 			return nil, err
 		}
 		wrapped, err = k.Wrap(ctx, q)
+	}
+	if errors.Is(err, vaultwire.ErrHeld) {
+		return nil, &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Second, Err: err,
+			Text: "the vault, which keeps the keys, was started anew meanwhile: try again in a moment"}
 	}
 	return wrapped.Wrapped, err
 }

@@ -32,12 +32,18 @@ type Keys struct {
 // [vaultwire.ErrOtherMaster].
 func Open(ctx context.Context, s *store.Store, v vaultwire.Vault, now time.Time) (*Keys, error) {
 	k := &Keys{Vault: v}
-	err := k.Refresh(ctx, s)
+	begins := vaultwire.Keep{Again: true, Begins: true}
+	err := k.refresh(ctx, s, begins)
 	if errors.Is(err, vaultwire.ErrNoKeys) {
 		err = s.Write(ctx, store.Everything(), func(tx *store.Tx) error { return k.begin(ctx, tx, now) })
 		if err == nil {
-			err = k.Refresh(ctx, s)
+			err = k.refresh(ctx, s, begins)
 		}
+	}
+	if c, ok := v.(interface {
+		Renew(func(context.Context) ([]vaultwire.Row, error))
+	}); ok {
+		c.Renew(func(ctx context.Context) ([]vaultwire.Row, error) { return rowsOf(ctx, s) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open vault: %w", err)
@@ -96,15 +102,27 @@ func (k *Keys) Reload(ctx context.Context, tx *store.Tx) error {
 
 // Refresh is [Keys.Reload] from time to time.
 func (k *Keys) Refresh(ctx context.Context, s *store.Store) error {
-	q := vaultwire.Keep{Again: true}
-	err := s.Read(ctx, func(tx *store.Tx) (err error) {
-		q.Rows, err = readRows(ctx, tx)
-		return err
-	})
-	if err != nil {
+	return k.refresh(ctx, s, vaultwire.Keep{Again: true})
+}
+
+// Imported gives the vault the keys that an import brought, in the place of those that were made.
+func (k *Keys) Imported(ctx context.Context, s *store.Store) error {
+	return k.refresh(ctx, s, vaultwire.Keep{Replace: true})
+}
+
+func (k *Keys) refresh(ctx context.Context, s *store.Store, q vaultwire.Keep) (err error) {
+	if q.Rows, err = rowsOf(ctx, s); err != nil {
 		return err
 	}
 	return k.keep(ctx, q)
+}
+
+func rowsOf(ctx context.Context, s *store.Store) (rows []vaultwire.Row, err error) {
+	err = s.Read(ctx, func(tx *store.Tx) (err error) {
+		rows, err = readRows(ctx, tx)
+		return err
+	})
+	return rows, err
 }
 
 func (k *Keys) keep(ctx context.Context, q vaultwire.Keep) error {
@@ -237,7 +255,8 @@ func (k *Keys) EndEpochs(ctx context.Context, tx *store.Tx, now time.Time) error
 		return key.Purpose == vaultwire.PurposeUploads && key.Version < oldest
 	})
 	k.mu.Unlock()
-	return k.Forget(ctx, vaultwire.Forget{Before: oldest})
+	_, err = k.Forget(ctx, vaultwire.Forget{Before: oldest})
+	return err
 }
 
 // OpenUpload opens a key that a client sealed for an upload.

@@ -80,7 +80,7 @@ func (v *Vault) secretOf(number int64) (*format.VaultSecret, error) {
 }
 
 // Forget implements [vaultwire.Vault].
-func (v *Vault) Forget(_ context.Context, q vaultwire.Forget) error {
+func (v *Vault) Forget(_ context.Context, q vaultwire.Forget) (vaultwire.Nothing, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.keys = slices.DeleteFunc(v.keys, func(k serviceKey) bool {
@@ -91,5 +91,5 @@ func (v *Vault) Forget(_ context.Context, q vaultwire.Forget) error {
 			delete(v.secrets, epoch)
 		}
 	}
-	return nil
+	return vaultwire.Nothing{}, nil
 }

@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -109,32 +110,45 @@ func (v *Vault) Keep(ctx context.Context, q vaultwire.Keep) (a vaultwire.Kept, e
 	if err != nil {
 		return a, err
 	}
-	v.keep(master, list)
+	if err := v.keep(master, list, q); err != nil {
+		return a, err
+	}
 	return v.kept(master)
 }
 
-func (v *Vault) keep(master Master, list []serviceKey) {
+func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	for _, k := range list {
+		if have, ok := v.at(k.Key); ok && !q.Replace && !bytes.Equal(v.keys[have].raw.Slice(), k.raw.Slice()) {
+			return vaultwire.ErrOtherKeys // or what was wrapped would never open again
+		}
+	}
 	v.master = master
 	clear(v.secrets) // an import brings others of the same versions
 	clear(v.signers)
 	for _, k := range list {
-		have := slices.IndexFunc(v.keys, func(have serviceKey) bool {
-			return have.Purpose == k.Purpose && have.Version == k.Version
-		})
-		if have >= 0 {
+		if have, ok := v.at(k.Key); ok {
 			v.keys[have] = k
 			continue
 		}
 		v.keys = append(v.keys, k)
 	}
-	if len(v.inUse) > 0 {
-		return
+	if len(v.inUse) > 0 && !q.Begins {
+		return nil
 	}
 	for _, k := range v.keys {
 		v.inUse[k.Purpose] = max(v.inUse[k.Purpose], k.Version)
 	}
+	return nil
+}
+
+// at finds a key by purpose and version.
+func (v *Vault) at(k vaultwire.Key) (int, bool) {
+	i := slices.IndexFunc(v.keys, func(have serviceKey) bool {
+		return have.Purpose == k.Purpose && have.Version == k.Version
+	})
+	return i, i >= 0
 }
 
 // kept tells all keys.

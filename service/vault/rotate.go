@@ -14,7 +14,7 @@ import (
 const keptName = 16
 
 // Archive implements [vaultwire.Vault].
-func (v *Vault) Archive(context.Context) (a vaultwire.Archive, err error) {
+func (v *Vault) Archive(context.Context, vaultwire.Nothing) (a vaultwire.Archive, err error) {
 	master := v.inUseNow()
 	if a.Master, err = master.Name(); err != nil {
 		return a, err
@@ -25,8 +25,13 @@ func (v *Vault) Archive(context.Context) (a vaultwire.Archive, err error) {
 }
 
 // ReadNext implements [vaultwire.Vault].
-func (v *Vault) ReadNext(ctx context.Context, q vaultwire.Source) (a vaultwire.Named, err error) {
-	next, err := ReadMaster(ctx, q)
+func (v *Vault) ReadNext(ctx context.Context, q vaultwire.ReadNext) (a vaultwire.Named, err error) {
+	if v.other == (vaultwire.Source{}) {
+		return a, vaultwire.ErrNoNext
+	}
+	from := v.other
+	from.Make = q.Make
+	next, err := ReadMaster(ctx, from)
 	if err != nil {
 		return a, err
 	}
@@ -79,8 +84,11 @@ func (v *Vault) WrapForNext(_ context.Context, q vaultwire.Keep) (a vaultwire.Ma
 
 // UseNext implements [vaultwire.Vault]. The earlier master key is kept beside it; its file is named after the name in
 // archives.
-func (v *Vault) UseNext(_ context.Context, q vaultwire.Source) (a vaultwire.Replaced, err error) {
+func (v *Vault) UseNext(context.Context, vaultwire.Nothing) (a vaultwire.Replaced, err error) {
 	next, err := v.nextMaster()
+	if err == nil && !v.source.Make {
+		err = errors.New("the vault does not replace this master key: bring the other one to its place")
+	}
 	if err != nil {
 		return a, err
 	}
@@ -96,7 +104,7 @@ func (v *Vault) UseNext(_ context.Context, q vaultwire.Source) (a vaultwire.Repl
 	if err := ownfile.Replace(v.source.File, next.raw.Slice()); err != nil {
 		return a, fmt.Errorf("write the new master key: %w", err)
 	}
-	if err := os.Remove(q.File); err != nil {
+	if err := os.Remove(v.other.File); err != nil {
 		return a, fmt.Errorf("remove the prepared master key: %w", err)
 	}
 	v.mu.Lock()

@@ -33,6 +33,7 @@ type Vault struct {
 	locked.Redacted
 
 	source vaultwire.Source
+	other  vaultwire.Source // of a master key that may be brought in; zero = none
 	now    func() time.Time
 	hold   cipher.AEAD // of keys on their way to their places
 
@@ -45,8 +46,9 @@ type Vault struct {
 	signers map[int64]ed25519.PrivateKey  // of the log, likewise
 }
 
-// New reads the master key. now is the clock by which epochs and tokens end.
-func New(ctx context.Context, source vaultwire.Source, now func() time.Time) (*Vault, error) {
+// New reads the master key. next is that of another one, which may be brought in; zero = none. now is the clock by
+// which epochs and tokens end.
+func New(ctx context.Context, source, next vaultwire.Source, now func() time.Time) (*Vault, error) {
 	master, err := ReadMaster(ctx, source)
 	if err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func New(ctx context.Context, source vaultwire.Source, now func() time.Time) (*V
 	if err != nil {
 		return nil, err
 	}
-	return &Vault{source: source, now: now, hold: hold, master: master, inUse: map[string]int64{},
+	return &Vault{source: source, other: next, now: now, hold: hold, master: master, inUse: map[string]int64{},
 		secrets: map[int64]*format.VaultSecret{}, signers: map[int64]ed25519.PrivateKey{}}, nil
 }
 
@@ -86,7 +88,7 @@ func (v *Vault) Wrap(_ context.Context, q vaultwire.Wrap) (a vaultwire.Wrapped, 
 	key := q.Key
 	if q.Held != nil {
 		if key, err = v.hold.Open(nil, nil, q.Held, nil); err != nil {
-			return a, fmt.Errorf("wrap key: %w: it was held by another vault", vaultwire.ErrSealed)
+			return a, fmt.Errorf("wrap key: %w", vaultwire.ErrHeld)
 		}
 		defer clear(key)
 	}

@@ -2,10 +2,15 @@ package vault_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,12 +21,43 @@ import (
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
+// way is how a test speaks to a vault.
+type way func(*testing.T, *vault.Vault) vaultwire.Vault
+
+// onEachWay runs a test with a vault in its own process and with one behind a socket.
+func onEachWay(t *testing.T, f func(*testing.T, way)) {
+	t.Run("direct", func(t *testing.T) {
+		f(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v })
+	})
+	t.Run("socket", func(t *testing.T) { f(t, behindASocket) })
+}
+
+func behindASocket(t *testing.T, v *vault.Vault) vaultwire.Vault {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vault-") // the path of a socket is short
+	must(t, err)
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- vaultwire.Serve(ctx, l, v) }()
+	c := vaultwire.NewClient(l.Addr().String(), func(err error) error { return err })
+	t.Cleanup(func() {
+		must(t, c.Close())
+		cancel()
+		must(t, <-ended)
+		must(t, os.RemoveAll(dir))
+	})
+	return c
+}
+
 // started is a vault with a key for each purpose, and the rows of them.
-func started(t *testing.T, now func() time.Time) (*vault.Vault, []vaultwire.Row, vaultwire.Source) {
+func started(t *testing.T, w way, now func() time.Time) (vaultwire.Vault, []vaultwire.Row, vaultwire.Source) {
 	t.Helper()
 	from := vaultwire.InDirectory(t.TempDir())
-	v, err := vault.New(t.Context(), from, now)
+	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, now)
 	must(t, err)
+	v := w(t, inside)
 	var list []vaultwire.Key
 	for _, purpose := range vaultwire.Purposes() {
 		list = append(list, vaultwire.Key{Purpose: purpose, Version: 1, Made: now().UnixNano()})
@@ -48,8 +84,10 @@ func is(t *testing.T, what string, err, want error) {
 }
 
 // A key is opened for its owner alone, by this master key alone, and a held one by the vault that holds it.
-func TestWrap(t *testing.T) {
-	v, rows, from := started(t, time.Now)
+func TestWrap(t *testing.T) { onEachWay(t, wrap) }
+
+func wrap(t *testing.T, w way) {
+	v, rows, from := started(t, w, time.Now)
 	b := vaultwire.Binding{Group: "g", Ref: "bafy1", Version: 1}
 	key := bytes.Repeat([]byte{7}, vaultwire.KeyBytes)
 	wrapped, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Key: key})
@@ -70,8 +108,9 @@ func TestWrap(t *testing.T) {
 		t.Error("wrapped 31 bytes")
 	}
 
-	second, err := vault.New(t.Context(), from, time.Now) // as after a restart
+	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, time.Now) // as after a restart
 	must(t, err)
+	second := w(t, inside)
 	_, err = second.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
 	if again, err := second.Unwrap(t.Context(), vaultwire.Unwrap{Binding: b, Wrapped: wrapped.Wrapped}); err != nil ||
@@ -80,12 +119,12 @@ func TestWrap(t *testing.T) {
 	}
 	held := hold(t, v, rows)
 	_, err = second.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Held: held})
-	is(t, "held by another vault", err, vaultwire.ErrSealed)
+	is(t, "held by another vault", err, vaultwire.ErrHeld)
 	if _, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Held: held}); err != nil {
 		t.Error(err)
 	}
 
-	thief, _, _ := started(t, time.Now)
+	thief, _, _ := started(t, w, time.Now)
 	_, err = thief.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	is(t, "another master key", err, vaultwire.ErrOtherMaster)
 	_, err = thief.Keep(t.Context(), vaultwire.Keep{})
@@ -98,7 +137,7 @@ func TestWrap(t *testing.T) {
 }
 
 // hold has the vault open a key that a client sealed.
-func hold(t *testing.T, v *vault.Vault, rows []vaultwire.Row) []byte {
+func hold(t *testing.T, v vaultwire.Vault, rows []vaultwire.Row) []byte {
 	t.Helper()
 	q := sealed(t, v, rows)
 	held, err := v.OpenSealed(t.Context(), q)
@@ -106,7 +145,7 @@ func hold(t *testing.T, v *vault.Vault, rows []vaultwire.Row) []byte {
 	return held.Held
 }
 
-func sealed(t *testing.T, v *vault.Vault, rows []vaultwire.Row) vaultwire.OpenSealed {
+func sealed(t *testing.T, v vaultwire.Vault, rows []vaultwire.Row) vaultwire.OpenSealed {
 	t.Helper()
 	kept, err := v.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
@@ -122,9 +161,11 @@ func sealed(t *testing.T, v *vault.Vault, rows []vaultwire.Row) vaultwire.OpenSe
 }
 
 // An epoch ends [vaultwire.EpochLife] after the next one began, by the clock of the vault.
-func TestEpochs(t *testing.T) {
+func TestEpochs(t *testing.T) { onEachWay(t, epochs) }
+
+func epochs(t *testing.T, w way) {
 	now := time.Now()
-	v, rows, _ := started(t, func() time.Time { return now })
+	v, rows, _ := started(t, w, func() time.Time { return now })
 	q := sealed(t, v, rows)
 	next := q
 	next.For.Epoch = 2
@@ -149,15 +190,18 @@ func TestEpochs(t *testing.T) {
 	now = now.Add(time.Second)
 	_, err = v.OpenSealed(t.Context(), q)
 	is(t, "an ended epoch", err, vaultwire.ErrEpoch)
-	must(t, v.Forget(t.Context(), vaultwire.Forget{Before: 2}))
+	_, err = v.Forget(t.Context(), vaultwire.Forget{Before: 2})
+	must(t, err)
 	now = now.Add(-time.Hour)
 	_, err = v.OpenSealed(t.Context(), q)
 	is(t, "a forgotten epoch", err, vaultwire.ErrEpoch)
 }
 
 // What a vault answers about its keys has no secret: the key of the log that it signs with is not in it.
-func TestThreat33TheVaultGivesOutNoRoot(t *testing.T) {
-	v, rows, from := started(t, time.Now)
+func TestThreat33TheVaultGivesOutNoRoot(t *testing.T) { onEachWay(t, threat33TheVaultGivesOutNoRoot) }
+
+func threat33TheVaultGivesOutNoRoot(t *testing.T, w way) {
+	v, rows, from := started(t, w, time.Now)
 	master, err := vaultwire.ReadSecret(from.File)
 	must(t, err)
 	kept, err := v.Keep(t.Context(), vaultwire.Keep{Rows: rows})
@@ -167,7 +211,7 @@ func TestThreat33TheVaultGivesOutNoRoot(t *testing.T) {
 			t.Errorf("%s: its public part has %d bytes", k.Purpose, len(k.Public))
 		}
 	}
-	archive, err := v.Archive(t.Context())
+	archive, err := v.Archive(t.Context(), vaultwire.Nothing{})
 	must(t, err)
 	all, err := json.Marshal([]any{kept, archive, rows})
 	must(t, err)
@@ -186,4 +230,60 @@ func TestThreat33TheVaultGivesOutNoRoot(t *testing.T) {
 	if bytes.Contains(all, bytes.Trim(encoded, `"`)) {
 		t.Error("an answer holds the master key")
 	}
+}
+
+// Each refusal of a token comes through with its words.
+func TestTokens(t *testing.T) { onEachWay(t, tokens) }
+
+func tokens(t *testing.T, w way) {
+	now := time.Now()
+	v, _, _ := started(t, w, func() time.Time { return now })
+	c := vaultwire.Claims{Account: "alice", Generation: 3, Address: "http://s", Issued: now, Expires: now.Add(time.Hour)}
+	made, err := v.IssueToken(t.Context(), c)
+	must(t, err)
+	token := made.Text
+	got, err := v.OpenToken(t.Context(), vaultwire.OpenToken{Token: token, Address: "http://s"})
+	if err != nil || got.Account != "alice" || got.Generation != 3 || got.Expires.Unix() != c.Expires.Unix() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	refused := func(token vaultwire.Secret, address string, audience bool) {
+		t.Helper()
+		_, err := v.OpenToken(t.Context(), vaultwire.OpenToken{Token: token, Address: address})
+		var e *vaultwire.TokenError
+		if !errors.As(err, &e) || e.Audience != audience || e.Text == "" {
+			t.Errorf("%v", err)
+		}
+	}
+	refused(token, "http://other", true)
+	refused(token[:len(token)-1], "http://s", false)
+	now = now.Add(2 * time.Hour)
+	refused(token, "http://s", false)
+	c.Expires = c.Issued.Add(vaultwire.MaxTokenLifetime + time.Second)
+	if _, err := v.IssueToken(t.Context(), c); err == nil {
+		t.Error("a token for more than a day was issued")
+	}
+}
+
+// A cookie of a sign-in, a ticket and a signature are those of this service alone.
+func TestSeals(t *testing.T) { onEachWay(t, seals) }
+
+func seals(t *testing.T, w way) {
+	v, _, _ := started(t, w, time.Now)
+	other, _, _ := started(t, w, time.Now)
+	sealed, err := v.SealPage(t.Context(), vaultwire.Text{Text: []byte("state")})
+	must(t, err)
+	if opened, err := v.OpenPage(t.Context(), sealed); err != nil || string(opened.Text) != "state" {
+		t.Errorf("%q, %v", opened.Text, err)
+	}
+	_, err = other.OpenPage(t.Context(), sealed)
+	is(t, "a cookie of another service", err, vaultwire.ErrSealed)
+	a, err := v.MAC(t.Context(), vaultwire.MAC{Text: []byte("ticket")})
+	must(t, err)
+	b, err := other.MAC(t.Context(), vaultwire.MAC{Text: []byte("ticket")})
+	must(t, err)
+	if len(a.Sum) != sha256.Size || bytes.Equal(a.Sum, b.Sum) {
+		t.Errorf("%x, %x", a.Sum, b.Sum)
+	}
+	_, err = v.Sign(t.Context(), vaultwire.Sign{Version: 2, Text: []byte("x")})
+	is(t, "a key that it was not given", err, vaultwire.ErrUnknownKey)
 }

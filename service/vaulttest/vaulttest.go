@@ -6,8 +6,10 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/svcfs/svcfs/service/keys"
@@ -16,9 +18,46 @@ import (
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
+// InProcess is a vault in the process of a test.
+func InProcess(ctx context.Context, from, next vaultwire.Source, now func() time.Time,
+	_ func(error) error) (vaultwire.Vault, error) {
+	return vault.New(ctx, from, next, now)
+}
+
+// BehindSocket is a vault that is asked over a socket, as svcvault is, and ends with the service.
+func BehindSocket(ctx context.Context, from, next vaultwire.Source, now func() time.Time,
+	away func(error) error) (vaultwire.Vault, error) {
+	v, err := vault.New(ctx, from, next, now)
+	if err != nil {
+		return nil, err
+	}
+	name := "@svcvault-test-" + rand.Text()
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { _ = vaultwire.Serve(ctx, l, v) }()
+	return &behindSocket{vaultwire.NewClient(name, away), stop}, nil
+}
+
+type behindSocket struct {
+	*vaultwire.Client
+	stop context.CancelFunc
+}
+
+func (b *behindSocket) Close() error {
+	b.stop()
+	return b.Client.Close()
+}
+
 // Open opens the keys of a database with a vault of its own.
 func Open(ctx context.Context, s *store.Store, from vaultwire.Source) (*keys.Keys, error) {
-	v, err := vault.New(ctx, from, time.Now)
+	var next vaultwire.Source
+	if from.Make {
+		next = from.Next()
+	}
+	v, err := vault.New(ctx, from, next, time.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ type Source struct {
 	File    string // 32 bytes, or standard base64 of them
 	Make    bool   // a File that is missing is made
 	Command string // run by /bin/sh, prints the key; "" = File
+	Vault   string // address of a vault that was started with a master key; the rest is empty
 }
 
 // InDirectory is the master key of a data directory, made at the first start.
@@ -28,14 +29,17 @@ func InDirectory(dir string) Source { return Source{File: filepath.Join(dir, Fil
 
 // WhereToPut says where the master key of a database belongs.
 func (s Source) WhereToPut() string {
-	if s.Command != "" {
+	switch {
+	case s.Command != "":
 		return "have the command print that master key"
+	case s.Vault != "":
+		return "start the vault at " + s.Vault + " with that master key"
 	}
 	return fmt.Sprintf("put that master.key into %s, with mode 0600", filepath.Dir(s.File))
 }
 
 // Next is the place in which a new master key is prepared.
-func (s Source) Next() Source { return Source{File: s.File + ".new", Make: true} }
+func (s Source) Next() Source { return Source{File: s.File + ".new"} }
 
 // ReadSecret reads a file of 32 secret bytes that no other user may read. The caller clears them.
 func ReadSecret(path string) (secret [KeyBytes]byte, err error) {

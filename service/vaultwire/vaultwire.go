@@ -15,6 +15,25 @@ import (
 	"github.com/svcfs/svcfs/sdk/locked"
 )
 
+// Setup is the line of JSON that svcd gives the svcvault that it starts.
+type Setup struct {
+	From    Source // of the master key
+	Next    Source // of another one, which may be brought in; zero = none
+	Restart bool   // start anew after a fault
+	Confine bool   // open nothing but the master keys
+	Client  int    // the process that alone may connect
+}
+
+// Start is the line of JSON that svcvault prints once it answers, or cannot.
+type Start struct {
+	Failed string `json:",omitempty"` // why it does not start; "" = it answers
+	Hint   string `json:",omitempty"` // what to do about it
+}
+
+// Dialer gives a service its vault. next is the place of another master key, which may be brought in; zero = none. away
+// makes the error of a vault that does not answer. A vault that is an io.Closer ends with the service.
+type Dialer func(ctx context.Context, from, next Source, now func() time.Time, away func(error) error) (Vault, error)
+
 // KeyBytes is the size of every key, in bytes.
 const KeyBytes = 32
 
@@ -56,6 +75,10 @@ const EpochLife = 90 * 24 * time.Hour
 var (
 	// ErrOtherMaster means that a database was written under another master key.
 	ErrOtherMaster = errors.New("the database was written under another master key")
+	// ErrOtherKeys means that the vault keeps the keys of another database.
+	ErrOtherKeys = errors.New("the vault keeps the keys of another database")
+	// ErrNoNext means that the vault was told of no other master key.
+	ErrNoNext = errors.New("the vault was not told of another master key")
 	// ErrNoKeys means that a database has no keys at all.
 	ErrNoKeys = errors.New("the database has no keys")
 	// ErrEpoch means that the vault has no key of an epoch, or none any more.
@@ -64,6 +87,8 @@ var (
 	ErrUnknownKey = errors.New("the vault does not have this version of the key")
 	// ErrNotOpened means that a wrapped key does not belong to what it is said to belong to.
 	ErrNotOpened = errors.New("the record does not belong to this master key, group, reference and version")
+	// ErrHeld means that a key was held by a vault that has ended.
+	ErrHeld = errors.New("the key was held by a vault that has ended")
 	// ErrSealed means that a sealed key does not open.
 	ErrSealed = errors.New("the sealed key does not open")
 )
@@ -72,12 +97,12 @@ var (
 // an answer belong to the caller.
 type Vault interface {
 	// Keep gives the vault the wrapped keys of the database. It keeps those it had. Errors: [ErrOtherMaster],
-	// [ErrNoKeys].
+	// [ErrNoKeys], [ErrOtherKeys].
 	Keep(context.Context, Keep) (Kept, error)
 	// Make makes random keys. The vault keeps them once [Vault.Keep] brings them from the database.
 	Make(context.Context, Make) (Made, error)
 	// Forget destroys the keys of ended epochs.
-	Forget(context.Context, Forget) error
+	Forget(context.Context, Forget) (Nothing, error)
 
 	// Sign signs a text with a key of the log: Ed25519.
 	Sign(context.Context, Sign) (Signed, error)
@@ -90,7 +115,7 @@ type Vault interface {
 	IssueToken(context.Context, Claims) (Text, error)
 	OpenToken(context.Context, OpenToken) (Claims, error)
 
-	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey].
+	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld].
 	Wrap(context.Context, Wrap) (Wrapped, error)
 	// Unwrap opens a wrapped key. Errors: [ErrNotOpened].
 	Unwrap(context.Context, Unwrap) (Unwrapped, error)
@@ -105,14 +130,17 @@ type Vault interface {
 	Legacy(context.Context, Binding) (Opened, error)
 
 	// Archive gives the key that seals archives, and the name of the master key.
-	Archive(context.Context) (Archive, error)
-	// ReadNext reads another master key, which is to be brought in.
-	ReadNext(context.Context, Source) (Named, error)
+	Archive(context.Context, Nothing) (Archive, error)
+	// ReadNext reads the other master key that this vault was told of, which is to be brought in. Errors: [ErrNoNext].
+	ReadNext(context.Context, ReadNext) (Named, error)
 	// WrapForNext wraps all keys, and a new root, for the other master key.
 	WrapForNext(context.Context, Keep) (Made, error)
-	// UseNext brings the file of the other master key to the place of the one in use.
-	UseNext(context.Context, Source) (Replaced, error)
+	// UseNext brings the file of the other master key to the place of the one in use, where the vault makes that.
+	UseNext(context.Context, Nothing) (Replaced, error)
 }
+
+// Nothing is a question or an answer without any.
+type Nothing struct{}
 
 // Key is a key of the service, without its secret.
 type Key struct {
@@ -136,6 +164,11 @@ type (
 		// Again has the vault run the command for the master key again, if another one wraps the rows. A file it reads
 		// again in any case.
 		Again bool
+		// Begins has what is signed for sessions and tickets be signed with the newest keys from then on: a service
+		// begins.
+		Begins bool
+		// Replace has keys take the place of others of the same purpose and version: an import brought them.
+		Replace bool
 	}
 	// Kept is all keys that the vault has.
 	Kept struct {
@@ -269,6 +302,8 @@ type (
 		Master string // name of the master key
 		Key    Secret
 	}
+	// ReadNext asks for the other master key. With Make it is made, if its file is missing.
+	ReadNext struct{ Make bool }
 	// Named is the name of a master key.
 	Named struct{ Master string }
 	// Replaced is the file that has the earlier master key now.

@@ -480,7 +480,7 @@ func TestProviderSettingsAreChecked(t *testing.T) {
 		"plain http": {Issuer: "http://id.example", ClientID: "x"}, "no client": {Issuer: "https://id.example"},
 		"no host": {Issuer: "id.example", ClientID: "x"},
 	} {
-		if svc, err := service.Open(t.Context(),
+		if svc, err := openService(t.Context(),
 			service.Config{DataDir: t.TempDir(), PublicURL: "https://files.example", OIDC: cfg}); err == nil {
 			t.Errorf("%s: accepted", name)
 			_ = svc.Close()

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/vaulttest"
 )
 
 // site is a real service behind a real HTTP server.
@@ -46,7 +48,7 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 		f(&cfg)
 	}
 	var err error
-	if s.svc, err = service.Open(t.Context(), cfg); err != nil {
+	if s.svc, err = openService(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	s.database = cfg.Database
@@ -277,4 +279,10 @@ func (u *user) files(group string) (list []wire.TransactionRow) {
 	u.t.Helper()
 	u.must(wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: group}, &list)
 	return list
+}
+
+// openService opens a service whose vault is in the process of the test.
+func openService(ctx context.Context, cfg service.Config) (*service.Service, error) {
+	cfg.Vault = vaulttest.InProcess
+	return service.Open(ctx, cfg)
 }

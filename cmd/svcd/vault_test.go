@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/svcfs/svcfs/integration/proctest"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// asked calls an operation and returns its answer, whatever it is.
+func asked(t *testing.T, p *process, account, key, op string, request any) (status int, header http.Header, body string) {
+	t.Helper()
+	raw, err := json.Marshal(request)
+	ok(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+wire.PathTools+op, bytes.NewReader(raw))
+	ok(t, err)
+	req.Header.Set(wire.HeaderAPIKey, key)
+	req.Header.Set(wire.HeaderAccountID, account)
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	ok(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	ok(t, err)
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+// health returns what the service says of its vault.
+func (p *process) health(t *testing.T) string {
+	t.Helper()
+	resp, err := http.Get(p.url + wire.PathHealth)
+	ok(t, err)
+	defer resp.Body.Close()
+	var h struct {
+		Parts map[string]string `json:"parts"`
+	}
+	ok(t, json.NewDecoder(resp.Body).Decode(&h))
+	return h.Parts["vault"]
+}
+
+// A service whose vault is gone answers 503, says why, and charges nothing; the vault that follows serves it without a
+// restart of svcd, and ends with it, however it ends.
+func TestVaultIsStartedAnew(t *testing.T) {
+	p := startServe(t)
+	var made struct {
+		ID  string `json:"account_id"`
+		Key string `json:"api_key"`
+	}
+	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data, "--balance", "10")), &made))
+	call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "g"})
+	prepare := func() (int, http.Header, string) {
+		return asked(t, p, made.ID, made.Key, wire.OpPrepareUpload, map[string]string{"group_id": "g"})
+	}
+	if status, _, body := prepare(); status != http.StatusOK {
+		t.Fatal(body)
+	}
+	before := mustRun(t, "account", "list", "--data", p.data)
+	supervisor := proctest.Child(t, p.cmd.Process.Pid)
+	ok(t, syscall.Kill(supervisor, syscall.SIGSTOP)) // or the next one would answer already
+	ok(t, syscall.Kill(proctest.Child(t, supervisor), syscall.SIGKILL))
+	if status, header, body := prepare(); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" ||
+		!strings.Contains(body, "the vault, which keeps the keys, does not answer") {
+		t.Errorf("%d %v %s", status, header, body)
+	}
+	proctest.Eventually(t, "health names the vault", func() bool { return p.health(t) == "down" })
+	if after := mustRun(t, "account", "list", "--data", p.data); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+	ok(t, syscall.Kill(supervisor, syscall.SIGCONT))
+	proctest.Eventually(t, "the next vault answers", func() bool {
+		status, _, _ := prepare()
+		return status == http.StatusOK
+	})
+	proctest.Eventually(t, "it is healthy", func() bool { return p.health(t) == "ok" })
+	keeper := proctest.Child(t, supervisor)
+	ok(t, p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
+	for _, pid := range []int{supervisor, keeper} {
+		proctest.Eventually(t, "no vault is left", func() bool { return gone(pid) })
+	}
+}
+
+// gone reports that a process ended, also where nobody waits for it.
+func gone(pid int) bool {
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(raw), ") ")
+	return strings.HasPrefix(state, "Z")
+}
+
+// A vault that runs by itself serves svcd and its other commands, which do not read the master key.
+func TestVaultOfItsOwn(t *testing.T) {
+	dir, err := os.MkdirTemp("", "svcvault-") // a short path
+	ok(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "socket")
+	keeper := exec.Command(filepath.Join(programs.Dir(t, "svcd"), vaultProgram), "--socket", socket, "--make",
+		"--master-key-file", filepath.Join(dir, vaultwire.FileName), "--confine")
+	output, err := keeper.StdoutPipe()
+	ok(t, err)
+	ok(t, keeper.Start())
+	t.Cleanup(func() {
+		_ = keeper.Process.Kill()
+		_ = keeper.Wait()
+	})
+	var told vaultwire.Start
+	ok(t, json.NewDecoder(output).Decode(&told))
+	p := startServe(t, "--vault", "unix:"+socket)
+	mustRun(t, "account", "create", "alice", "--data", p.data, "--vault", "unix:"+socket)
+	if p.health(t) != "ok" {
+		t.Error("the vault does not answer")
+	}
+	if _, err := os.Stat(filepath.Join(p.data, vaultwire.FileName)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a master key was made beside the data: %v", err)
+	}
+	if child := proctest.Child(t, p.cmd.Process.Pid); child != 0 {
+		t.Errorf("process %d was started", child)
+	}
+}
+
+// What is wrong with --vault, or missing beside svcd, is named with the next step.
+func TestVaultRefusals(t *testing.T) {
+	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
+	for flag, want := range map[string]string{"/run/socket": "write --vault unix:PATH", "unix:": "write --vault unix:PATH",
+		"unix:" + filepath.Join(dir, "none"): "start svcvault there"} {
+		if _, errs, code := execute(t, "account", "list", "--data", dir, "--vault", flag); code == exitOK ||
+			!strings.Contains(errs, want) {
+			t.Errorf("--vault %s: exit code %d, %s", flag, code, errs)
+		}
+	}
+	alone := filepath.Join(t.TempDir(), "svcd")
+	ok(t, os.Link(filepath.Join(programs.Dir(t, "svcd"), "svcd"), alone))
+	out, err := exec.CommandContext(t.Context(), alone, "account", "list", "--data", dir).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "install svcvault into the folder of svcd") {
+		t.Errorf("without svcvault: %v, %s", err, out)
+	}
+}

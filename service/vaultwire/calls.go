@@ -1,0 +1,98 @@
+package vaultwire
+
+import "context"
+
+// Keep implements [Vault].
+func (c *Client) Keep(ctx context.Context, q Keep) (Kept, error) {
+	return call[Kept](ctx, c, "keep", q)
+}
+
+// Make implements [Vault].
+func (c *Client) Make(ctx context.Context, q Make) (Made, error) {
+	return call[Made](ctx, c, "make", q)
+}
+
+// Forget implements [Vault].
+func (c *Client) Forget(ctx context.Context, q Forget) (Nothing, error) {
+	return call[Nothing](ctx, c, "forget", q)
+}
+
+// Sign implements [Vault].
+func (c *Client) Sign(ctx context.Context, q Sign) (Signed, error) {
+	return call[Signed](ctx, c, "sign", q)
+}
+
+// MAC implements [Vault].
+func (c *Client) MAC(ctx context.Context, q MAC) (Sum, error) {
+	return call[Sum](ctx, c, "mac", q)
+}
+
+// SealPage implements [Vault].
+func (c *Client) SealPage(ctx context.Context, q Text) (Text, error) {
+	return call[Text](ctx, c, "seal-page", q)
+}
+
+// OpenPage implements [Vault].
+func (c *Client) OpenPage(ctx context.Context, q Text) (Text, error) {
+	return call[Text](ctx, c, "open-page", q)
+}
+
+// IssueToken implements [Vault].
+func (c *Client) IssueToken(ctx context.Context, q Claims) (Text, error) {
+	return call[Text](ctx, c, "issue-token", q)
+}
+
+// OpenToken implements [Vault].
+func (c *Client) OpenToken(ctx context.Context, q OpenToken) (Claims, error) {
+	return call[Claims](ctx, c, "open-token", q)
+}
+
+// Wrap implements [Vault].
+func (c *Client) Wrap(ctx context.Context, q Wrap) (Wrapped, error) {
+	return call[Wrapped](ctx, c, "wrap", q)
+}
+
+// Unwrap implements [Vault].
+func (c *Client) Unwrap(ctx context.Context, q Unwrap) (Unwrapped, error) {
+	return call[Unwrapped](ctx, c, "unwrap", q)
+}
+
+// Rewrap implements [Vault].
+func (c *Client) Rewrap(ctx context.Context, q Rewrap) (Rewrapped, error) {
+	return call[Rewrapped](ctx, c, "rewrap", q)
+}
+
+// OpenSealed implements [Vault].
+func (c *Client) OpenSealed(ctx context.Context, q OpenSealed) (Held, error) {
+	return call[Held](ctx, c, "open-sealed", q)
+}
+
+// OpenJournal implements [Vault].
+func (c *Client) OpenJournal(ctx context.Context, q OpenJournal) (Opened, error) {
+	return call[Opened](ctx, c, "open-journal", q)
+}
+
+// Legacy implements [Vault].
+func (c *Client) Legacy(ctx context.Context, q Binding) (Opened, error) {
+	return call[Opened](ctx, c, "legacy", q)
+}
+
+// Archive implements [Vault].
+func (c *Client) Archive(ctx context.Context, q Nothing) (Archive, error) {
+	return call[Archive](ctx, c, "archive", q)
+}
+
+// ReadNext implements [Vault].
+func (c *Client) ReadNext(ctx context.Context, q ReadNext) (Named, error) {
+	return call[Named](ctx, c, "read-next", q)
+}
+
+// WrapForNext implements [Vault].
+func (c *Client) WrapForNext(ctx context.Context, q Keep) (Made, error) {
+	return call[Made](ctx, c, "wrap-for-next", q)
+}
+
+// UseNext implements [Vault].
+func (c *Client) UseNext(ctx context.Context, q Nothing) (Replaced, error) {
+	return call[Replaced](ctx, c, "use-next", q)
+}

@@ -1,0 +1,183 @@
+package vaultwire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// one is a vault that wraps by giving back what it got.
+type one struct {
+	Vault
+	asked, kept atomic.Int64
+}
+
+func (o *one) Keep(_ context.Context, q Keep) (Kept, error) {
+	o.kept.Add(int64(len(q.Rows)))
+	return Kept{}, nil
+}
+
+func (o *one) Wrap(_ context.Context, q Wrap) (Wrapped, error) {
+	o.asked.Add(1)
+	if q.Root == 13 {
+		panic("a mistake")
+	}
+	return Wrapped{q.Key}, nil
+}
+
+// served is a client of a vault behind a socket, and what ends the vault.
+func served(t *testing.T, v Vault, socket string) (c *Client, end func()) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, l, v) }()
+	c = NewClient(socket, func(err error) error { return errors.Join(errAway, err) })
+	return c, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var errAway = errors.New("the vault is away")
+
+// socketIn is a short path: that of a socket has 108 bytes at most.
+func socketIn(t *testing.T) string {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	return "s"
+}
+
+// A vault that was restarted is called again over a new connection, one that is away is said to be, and who asks with a
+// mistake loses the connection alone.
+func TestClient(t *testing.T) {
+	v, socket := &one{}, socketIn(t)
+	c, end := served(t, v, socket)
+	wrap := func(root int64) error {
+		answer, err := c.Wrap(t.Context(), Wrap{Root: root, Key: []byte("key")})
+		if err == nil && string(answer.Wrapped) != "key" {
+			t.Errorf("answered %q", answer.Wrapped)
+		}
+		return err
+	}
+	if err := errors.Join(wrap(1), wrap(1)); err != nil || len(c.idle) != 1 {
+		t.Errorf("%v, %d connections wait", err, len(c.idle))
+	}
+	if _, err := c.Keep(t.Context(), Keep{Rows: make([]Row, 3)}); err != nil || v.kept.Load() != 3 {
+		t.Errorf("%v, %d rows", err, v.kept.Load())
+	}
+	if err := wrap(13); !errors.Is(err, errAway) {
+		t.Errorf("a mistake of the vault: %v", err)
+	}
+	if err := wrap(1); err != nil {
+		t.Errorf("after a mistake: %v", err)
+	}
+	end()
+	if err := wrap(1); !errors.Is(err, errAway) {
+		t.Errorf("without a vault: %v", err)
+	}
+	_, end = served(t, v, socket)
+	defer end()
+	if err := errors.Join(wrap(1), wrap(1)); err != nil || v.kept.Load() != 6 {
+		t.Errorf("after a restart: %v, %d rows in all", err, v.kept.Load())
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A caller that leaves does not wait for the vault.
+func TestClientLeaves(t *testing.T) {
+	socket := socketIn(t)
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it answers nobody
+	c := NewClient(socket, func(err error) error { return errors.Join(errAway, err) })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Wrap(ctx, Wrap{}); !errors.Is(err, errAway) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// What is no frame ends its connection, and the next one is served.
+func TestServeHostile(t *testing.T) {
+	v, socket := &one{}, socketIn(t)
+	c, end := served(t, v, socket)
+	defer end()
+	defer c.Close()
+	var unknown, wrong bytes.Buffer
+	for _, err := range []error{writeFrame(&unknown, "nothing", Wrap{}), writeFrame(&wrong, "wrap", "text")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, raw := range map[string][]byte{"no length": {0, 0, 0, 0}, "too long": {0xff, 0, 0, 0},
+		"a name that is too long": {0, 0, 0, 2, 9, 'a'}, "broken off": {0, 0, 0, 9, 1},
+		"no operation": unknown.Bytes(), "another shape": wrong.Bytes()} {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(raw); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.UnixConn).CloseWrite()
+		if _, _, err := readFrame(conn); err != nil {
+			t.Errorf("%s: it was not greeted: %v", name, err)
+		}
+		if answer, err := io.ReadAll(conn); err != nil || len(answer) > 0 {
+			t.Errorf("%s: answered %q, %v", name, answer, err)
+		}
+		_ = conn.Close()
+	}
+	if _, err := c.Wrap(t.Context(), Wrap{Key: []byte("key")}); err != nil || v.asked.Load() != 1 {
+		t.Errorf("%v, asked %d times", err, v.asked.Load())
+	}
+}
+
+// Each error comes out of a frame as itself.
+func TestKinds(t *testing.T) {
+	for _, is := range kinds() {
+		kind, f := kindOf(errors.Join(errors.New("before"), is))
+		if err := errorOf(kind, f); !errors.Is(err, is) || err.Error() != "before\n"+is.Error() {
+			t.Errorf("%v became %v", is, err)
+		}
+	}
+	if err := errorOf(kindOf(errors.New("x"))); err.Error() != "x" {
+		t.Error(err)
+	}
+	if err := errorOf("new", failure{}); !errors.Is(err, errFrame) {
+		t.Error(err)
+	}
+}
+
+func FuzzReadFrame(f *testing.F) {
+	var good bytes.Buffer
+	if err := writeFrame(&good, "wrap", Wrap{Root: 1, Key: []byte("key")}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good.Bytes())
+	f.Add([]byte{0, 0, 0, 1, 0})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		name, body, err := readFrame(bytes.NewReader(raw))
+		if err != nil {
+			return
+		}
+		if len(name)+len(body)+1 > MaxFrameBytes || len(name)+len(body)+5 > len(raw) {
+			t.Errorf("%d bytes of name, %d of body, out of %d", len(name), len(body), len(raw))
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package vaultwire
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// maxConnections bounds the connections that are served at once; others wait.
+const maxConnections = 256
+
+const (
+	// idleTime is how long a connection may wait for its next question.
+	idleTime = 5 * time.Minute
+	// acceptPause is between two tries to take a connection, where the machine has no room for one.
+	acceptPause = 100 * time.Millisecond
+)
+
+// operation is one operation on the side of the vault.
+type operation func(ctx context.Context, v Vault, raw []byte) (answer any, err error)
+
+func of[Q, A any](f func(Vault, context.Context, Q) (A, error)) operation {
+	return func(ctx context.Context, v Vault, raw []byte) (any, error) {
+		var q Q
+		if err := json.Unmarshal(raw, &q); err != nil {
+			return nil, fmt.Errorf("%w: %w", errFrame, err)
+		}
+		return f(v, ctx, q)
+	}
+}
+
+// operations has each operation by its name in a frame.
+func operations() map[string]operation {
+	return map[string]operation{"keep": of(Vault.Keep), "make": of(Vault.Make), "forget": of(Vault.Forget),
+		"sign": of(Vault.Sign), "mac": of(Vault.MAC), "seal-page": of(Vault.SealPage), "open-page": of(Vault.OpenPage),
+		"issue-token": of(Vault.IssueToken), "open-token": of(Vault.OpenToken), "wrap": of(Vault.Wrap),
+		"unwrap": of(Vault.Unwrap), "rewrap": of(Vault.Rewrap), "open-sealed": of(Vault.OpenSealed),
+		"open-journal": of(Vault.OpenJournal), "legacy": of(Vault.Legacy), "archive": of(Vault.Archive),
+		"read-next": of(Vault.ReadNext), "wrap-for-next": of(Vault.WrapForNext), "use-next": of(Vault.UseNext)}
+}
+
+// protocol is the version of what service and vault say to each other. Both come from one release.
+const protocol = 1
+
+// hello is the first frame of each connection, from the vault.
+type hello struct {
+	Protocol int
+	Instance string
+}
+
+// Serve answers connections until ctx ends, and closes l. A connection begins with the name of this instance of the
+// vault, and carries one question at a time. What is no question ends its connection.
+func Serve(ctx context.Context, l net.Listener, v Vault) error {
+	table, instance := operations(), hello{protocol, rand.Text()}
+	free := make(chan struct{}, maxConnections)
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+			<-free
+			time.Sleep(acceptPause) // until others have ended
+			continue
+		default:
+			return fmt.Errorf("accept: %w", err)
+		}
+		running.Go(func() {
+			defer func() { <-free }()
+			stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+			defer stop()
+			defer c.Close()
+			if writeFrame(c, "", instance) == nil {
+				serve(ctx, c, v, table)
+			}
+		})
+	}
+}
+
+// serve answers the questions of one connection.
+func serve(ctx context.Context, c net.Conn, v Vault, table map[string]operation) {
+	r := bufio.NewReader(c)
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(idleTime))
+		name, raw, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		answer, err := ask(ctx, v, table[name], raw)
+		clear(raw)
+		if err == nil {
+			err = writeFrame(c, "", answer)
+		} else if !errors.Is(err, errFrame) {
+			kind, f := kindOf(err)
+			err = writeFrame(c, kind, f)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// ask runs an operation. A mistake in it ends its connection alone.
+func ask(ctx context.Context, v Vault, f operation, raw []byte) (answer any, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errFrame
+		}
+	}()
+	if f == nil {
+		return nil, errFrame
+	}
+	return f(ctx, v, raw)
+}
