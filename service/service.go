@@ -282,8 +282,11 @@ func vaultAway(err error) error {
 func openKeys(ctx context.Context, s *store.Store, source MasterKey, v vaultwire.Vault,
 	now time.Time) (*keys.Keys, error) {
 	k, err := keys.Open(ctx, s, v, now)
-	if errors.Is(err, vaultwire.ErrOtherMaster) {
+	switch {
+	case errors.Is(err, vaultwire.ErrOtherMaster):
 		err = &refusal{err, source.WhereToPut()}
+	case errors.Is(err, vaultwire.ErrOtherKeys):
+		err = &refusal{err, "start a svcvault of its own for this service, or leave --vault out"}
 	}
 	return k, err
 }

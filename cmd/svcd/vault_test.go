@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -102,25 +103,55 @@ func gone(pid int) bool {
 	return strings.HasPrefix(state, "Z")
 }
 
-// A vault that runs by itself serves svcd and its other commands, which do not read the master key.
-func TestVaultOfItsOwn(t *testing.T) {
+// keeper is a svcvault that runs by itself.
+type keeper struct {
+	dir, key, next string // its folder, and the files of its master keys
+	flag           string // for svcd
+	cmd            *exec.Cmd
+}
+
+func newKeeper(t *testing.T) *keeper {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "svcvault-") // a short path
 	ok(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "socket")
-	keeper := exec.Command(filepath.Join(programs.Dir(t, "svcd"), vaultProgram), "--socket", socket, "--make",
-		"--master-key-file", filepath.Join(dir, vaultwire.FileName), "--confine")
-	output, err := keeper.StdoutPipe()
-	ok(t, err)
-	ok(t, keeper.Start())
+	k := &keeper{dir: dir, key: filepath.Join(dir, vaultwire.FileName), next: filepath.Join(dir, "next.key"),
+		flag: "--vault=unix:" + filepath.Join(dir, "socket")}
 	t.Cleanup(func() {
-		_ = keeper.Process.Kill()
-		_ = keeper.Wait()
+		k.stop()
+		_ = os.RemoveAll(dir)
 	})
+	k.start(t, "--make")
+	return k
+}
+
+func (k *keeper) start(t *testing.T, flags ...string) {
+	t.Helper()
+	k.cmd = exec.Command(filepath.Join(programs.Dir(t, "svcd"), vaultProgram), append([]string{"--confine", "--socket",
+		filepath.Join(k.dir, "socket"), "--master-key-file", k.key}, flags...)...)
+	output, err := k.cmd.StdoutPipe()
+	ok(t, err)
+	ok(t, k.cmd.Start())
 	var told vaultwire.Start
 	ok(t, json.NewDecoder(output).Decode(&told))
-	p := startServe(t, "--vault", "unix:"+socket)
-	mustRun(t, "account", "create", "alice", "--data", p.data, "--vault", "unix:"+socket)
+}
+
+func (k *keeper) stop() {
+	_ = k.cmd.Process.Kill()
+	_ = k.cmd.Wait()
+}
+
+// restart has another process keep the keys.
+func (k *keeper) restart(t *testing.T, flags ...string) {
+	t.Helper()
+	k.stop()
+	k.start(t, flags...)
+}
+
+// A vault that runs by itself serves svcd and its other commands, which do not read the master key.
+func TestVaultOfItsOwn(t *testing.T) {
+	k := newKeeper(t)
+	p := startServe(t, k.flag)
+	mustRun(t, "account", "create", "alice", "--data", p.data, k.flag)
 	if p.health(t) != "ok" {
 		t.Error("the vault does not answer")
 	}
@@ -130,6 +161,65 @@ func TestVaultOfItsOwn(t *testing.T) {
 	if child := proctest.Child(t, p.cmd.Process.Pid); child != 0 {
 		t.Errorf("process %d was started", child)
 	}
+	other := filepath.Join(t.TempDir(), "other")
+	ok(t, os.Mkdir(other, 0o700))
+	refused(t, exitOther, "start a svcvault of its own", "account", "list", "--data", other, k.flag)
+	if p.health(t) != "ok" {
+		t.Error("the keys of another service took the place of those of this one")
+	}
+}
+
+// The master key of a vault that runs by itself is replaced by the steps of operating/install.md, while svcd serves:
+// at each step the vault may be started anew.
+func TestRotationWithAVaultOfItsOwn(t *testing.T) {
+	k := newKeeper(t)
+	p := startServe(t, k.flag)
+	var made struct {
+		ID  string `json:"account_id"`
+		Key string `json:"api_key"`
+	}
+	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data, k.flag)), &made))
+	call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "g"})
+	up := call[wire.PrepareUploadResult](t, p, made.ID, made.Key, wire.OpPrepareUpload,
+		map[string]string{"group_id": "g"})
+	file := call[wire.FinalizeUploadResult](t, p, made.ID, made.Key, wire.OpFinalizeUpload,
+		wire.FinalizeUploadRequest{UploadID: up.UploadID, FileHash: strings.Repeat("0", 64),
+			EncryptedData: base64.StdEncoding.EncodeToString(make([]byte, 100))})
+	reads := func(when string) {
+		t.Helper()
+		proctest.Eventually(t, when+" the file is read", func() bool {
+			status, _, body := asked(t, p, made.ID, made.Key, wire.OpPrepareRetrieve,
+				map[string]string{"group_id": "g", "ipfs_hash": file.CID})
+			if status != http.StatusOK && status != http.StatusServiceUnavailable {
+				t.Fatalf("%s: %d %s", when, status, body)
+			}
+			return status == http.StatusOK && strings.Contains(body, up.Key)
+		})
+	}
+	reads("before")
+	refused(t, exitUsage, "start it with --next-master-key-file", "rotate-master-key", "--data", p.data, k.flag)
+	refused(t, exitUsage, "leave --new-master-key-file out", "rotate-master-key", "--data", p.data, k.flag,
+		"--new-master-key-file", k.next)
+
+	ok(t, os.WriteFile(k.next, bytes.Repeat([]byte{7}, vaultwire.KeyBytes), 0o600))
+	k.restart(t, "--next-master-key-file", k.next)
+	reads("with the next key")
+	refused(t, exitOther, "no other master key is being brought in", "rotate-master-key", "--finish", "--data", p.data,
+		k.flag)
+	mustRun(t, "rotate-master-key", "--data", p.data, k.flag)
+	k.restart(t, "--next-master-key-file", k.next)
+	refused(t, exitOther, "still reads the master key from before", "rotate-master-key", "--finish", "--data", p.data,
+		k.flag)
+
+	ok(t, os.Rename(k.next, k.key))
+	k.restart(t) // svcd serve has asked nothing since: what it has is wrapped by the earlier master key
+	reads("with the new key")
+	mustRun(t, "rotate-master-key", "--finish", "--data", p.data, k.flag)
+	reads("at the end")
+	k.restart(t)
+	reads("after the end")
+	refused(t, exitOther, "no other master key is being brought in", "rotate-master-key", "--finish", "--data", p.data,
+		k.flag)
 }
 
 // What is wrong with --vault, or missing beside svcd, is named with the next step.
