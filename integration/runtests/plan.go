@@ -115,11 +115,12 @@ func quick(packages []string) plan {
 // make test-all runs there on another engine, as another user, with the race detector, longer or with other seeds.
 func landing(packages []string) plan {
 	return plan{
+		few: 2, // as in quick; in make test-all more of them would run out of time
 		runs: []run{
 			withRace(packages),
-			{name: "PostgreSQL", packages: []string{"service"}, only: onPostgres, atOnce: 1},
 			{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true,
-				only: longByNature, atOnce: 2},
+				only: longByNature, atOnce: 1},
+			{name: "PostgreSQL", packages: []string{"service"}, only: onPostgres, atOnce: 1},
 			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 		},
 		after: [][]string{
@@ -137,7 +138,7 @@ func landing(packages []string) plan {
 func withRace(packages []string) run {
 	return run{name: "race", packages: slices.DeleteFunc(slices.Clone(packages),
 		func(dir string) bool { return !isRaced(dir) }),
-		race: true, skip: ofOneProcess, atOnce: 2}
+		race: true, skip: ofOneProcess, atOnce: 1}
 }
 
 // rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race
@@ -163,7 +164,6 @@ func rest(packages []string) plan {
 		p.runs = append(p.runs, run{name: "user", packages: []string{"integration"}, user: true, long: true,
 			only: longByNature, atOnce: 1})
 	}
-	p.few = 2 // each has several processes, and more at once only wait for each other until they run out of time
 	p.after = append(p.after, []string{"suites"}, []string{"soak", "KILLS=50", "LOSSES=200", "ROUNDS=5", "STEPS=5000"},
 		[]string{"fuzz", "FUZZTIME=5000x"})
 	return p
