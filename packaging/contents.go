@@ -91,7 +91,8 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 	case "svcd":
 		c.add("/usr/bin/svcvault", 0o755, c.read(filepath.Join(j.programs(arch), "svcvault")))
 		c.add("/usr/share/man/man1/svcvault.1.gz", 0o644, c.pressed(c.sources("cmd/svcvault/svcvault.1")))
-		c.add(doc+"examples/svcvault.service", 0o644, installed(c.sources("service/examples/svcvault.service")))
+		c.add("/usr/lib/systemd/system/svcvault.service", 0o644,
+			installed(c.sources("service/examples/svcvault.service")))
 		unit := installed(c.sources("service/examples/svcd.service"))
 		c.add("/usr/lib/systemd/system/svcd@.service", 0o644, unit)
 		c.add("/usr/lib/systemd/system/svcd.service", 0o644, single(unit))

@@ -71,12 +71,7 @@ func (s *Service) replaceKeys(ctx context.Context, purposes ...string) error {
 			return errors.Join(err, fault.New(wire.CodeConflict,
 				"another master key is being brought in: finish that first with svcd rotate-master-key"))
 		}
-		for _, purpose := range purposes {
-			if err := s.keys.Replace(ctx, tx, purpose, s.cfg.Now()); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.keys.Replace(ctx, tx, s.cfg.Now(), purposes...)
 	})
 }
 

@@ -48,13 +48,13 @@ func (s *Service) RotateMasterKey(ctx context.Context) (r Rotation, err error) {
 	if err != nil {
 		return r, err
 	}
-	switch pending {
-	case now:
-		_ = os.Remove(source.Next().File) // left by an interrupted attempt
-	default:
+	switch {
+	case pending != now:
 		if r.Before, err = s.bringIn(ctx, pending); err != nil {
 			return r, err
 		}
+	case source.Make:
+		_ = os.Remove(source.Next().File) // left by an interrupted attempt
 	}
 	if r.Keys, r.Bad, err = s.files.Rewrap(ctx); err != nil || !source.Make || s.cfg.Database != "" {
 		return r, err

@@ -286,7 +286,8 @@ func openKeys(ctx context.Context, s *store.Store, source MasterKey, v vaultwire
 	case errors.Is(err, vaultwire.ErrOtherMaster):
 		err = &refusal{err, source.WhereToPut()}
 	case errors.Is(err, vaultwire.ErrOtherKeys):
-		err = &refusal{err, "start a svcvault of its own for this service, or leave --vault out"}
+		err = &refusal{err, "if this service takes the place of the one that the vault served before, restart " +
+			"svcvault; otherwise start one of its own for it"}
 	}
 	return k, err
 }

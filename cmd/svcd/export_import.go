@@ -142,7 +142,8 @@ and the exit code is 6 if something was damaged.`,
 			"      --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A new one would not fit.
-			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vaultwire.FileName)); err != nil {
+			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vaultwire.FileName)); err != nil &&
+				s.masterKey() == (service.MasterKey{}) {
 				return usage(
 					fmt.Sprintf("put master.key of the exported service into %s first, mode 0600", s.cfg.DataDir),
 					"the master key is missing: %w", err)

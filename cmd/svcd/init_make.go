@@ -53,6 +53,7 @@ type newFile struct {
 	Contract         string   `toml:"contract,omitempty"`
 	AccountDomain    string   `toml:"account-domain,omitempty"`
 	MasterKeyCommand string   `toml:"master-key-command,omitempty"`
+	Vault            string   `toml:"vault,omitempty"`
 	InsecureHTTP     bool     `toml:"insecure-http,omitempty"`
 }
 
@@ -98,7 +99,7 @@ func (s *settings) newService(cmd *cobra.Command) (*newService, error) {
 	n.file = newFile{Data: data, InsecureHTTP: s.insecure}
 	for name, into := range map[string]*string{"db": &n.file.DB, "blobs": &n.file.Blobs,
 		"contract": &n.file.Contract, "account-domain": &n.file.AccountDomain,
-		"master-key-command": &n.file.MasterKeyCommand} {
+		"master-key-command": &n.file.MasterKeyCommand, "vault": &n.file.Vault} {
 		if flag := cmd.Flag(name); flag.Value.String() != flag.DefValue {
 			*into = flag.Value.String()
 		}

@@ -83,8 +83,11 @@ func (s *settings) printRotation(r service.Rotation, newFile string) {
 		fmt.Fprintln(s.stdout, "finished: one master key opens the database")
 		return
 	}
+	if s.vaultAt != "" {
+		newFile = "the file of --next-master-key-file"
+	}
 	fmt.Fprintf(s.stdout, "not finished: the master key from before still opens the database. Bring %s to wherever a "+
-		"process over this database reads its own, then run:\n"+
+		"process over this database reads its own, keep the one from before with the archives, then run:\n"+
 		"  svcd rotate-master-key --finish\n", cmp.Or(newFile, s.whereMasterKey()))
 }
 
@@ -148,8 +151,7 @@ processes, run this command, and start them again. Then every session token is v
 Programs sign in again with their API keys, which stay the same.
 
 Run this command after a theft of the master key, beside svcd rotate-master-key: with
-the master key and a copy of the database a thief could make session tokens. For a
-database from before svcd stored these keys, the master key alone was enough.`,
+the master key and a copy of the database a thief could make session tokens.`,
 		Example: "  svcd rotate-token-key --data /var/lib/svcd",
 		RunE: s.rotation((*service.Service).RotateTokenKeys,
 			"session tokens have a new key: restart every svcd serve over this database, and every session ends"),

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/svcfs/svcfs/service/vaultwire"
@@ -21,6 +20,8 @@ import (
 const (
 	// vaultProgram is beside svcd.
 	vaultProgram = "svcvault"
+	// beginsWithin is how long a vault that is started beside svcd serve, by systemd, takes before it listens.
+	beginsWithin = 3 * time.Second
 	// vaultPrefix begins the address of a vault that runs.
 	vaultPrefix = "unix:"
 )
@@ -37,25 +38,41 @@ func (s *settings) vault(ctx context.Context, from, next vaultwire.Source, _ fun
 		return nil, usage("write --vault "+vaultPrefix+"PATH, the socket of a svcvault that runs",
 			"--vault %s: no socket", s.vaultAt)
 	}
-	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
-	if err != nil {
-		return nil, refuse("start svcvault there, or leave --vault out: svcd then starts one",
-			"connect to the vault: %w", err)
+	if s.keyFrom != "" {
+		return nil, usage("give svcvault the command, and leave it out here", "--vault and --master-key-command exclude "+
+			"each other")
 	}
-	return vaultwire.NewClient(socket, away), c.Close()
+	for wait := s.serves; ; {
+		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
+		if err == nil {
+			return vaultwire.NewClient(socket, away), c.Close()
+		}
+		if !wait {
+			return nil, refuse("start svcvault there, or leave --vault out: svcd then starts one",
+				"connect to the vault: %w", err)
+		}
+		wait = false
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(beginsWithin):
+		}
+	}
 }
 
 // ownVault is a vault that svcd started.
 type ownVault struct {
 	*vaultwire.Client
-	input io.Closer
-	ended chan struct{}
-	why   error // once it ended
+	socket io.Closer // open as long as svcd asks: without it another user could take the name after a fault of the vault
+	input  io.Closer
+	ended  chan struct{}
+	why    error // once it ended
 }
 
 // Close ends the vault.
 func (v *ownVault) Close() error {
-	err := errors.Join(v.Client.Close(), v.input.Close())
+	err := errors.Join(v.Client.Close(), v.socket.Close())
+	_ = v.input.Close() // closed already where the vault ended
 	<-v.ended
 	return err
 }
@@ -73,20 +90,16 @@ func (s *settings) startVault(ctx context.Context, setup vaultwire.Setup, away f
 	if err != nil {
 		return nil, fmt.Errorf("open a socket for the vault: %w", err)
 	}
-	defer l.Close()
 	socket, err := l.File()
 	if err != nil {
-		return nil, fmt.Errorf("open a socket for the vault: %w", err)
+		return nil, errors.Join(fmt.Errorf("open a socket for the vault: %w", err), l.Close())
 	}
 	defer socket.Close()
 	cmd := exec.Command(program, "--child")
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{socket}, s.stderr
-	if s.serves {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends svcd first
-	}
-	v := &ownVault{Client: vaultwire.NewClient(name, away), ended: make(chan struct{})}
+	v := &ownVault{Client: vaultwire.NewClient(name, away), socket: l, ended: make(chan struct{})}
 	if err := v.start(ctx, cmd, setup, s.vaultFailed); err != nil {
-		return nil, err
+		return nil, errors.Join(err, l.Close())
 	}
 	if s.serves {
 		s.started = v

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -147,6 +149,45 @@ func (k *keeper) restart(t *testing.T, flags ...string) {
 	k.start(t, flags...)
 }
 
+// Nobody else gets the name of the socket while svcd asks there, also when no vault is left.
+func TestThreat33SocketOfTheVaultStays(t *testing.T) {
+	s := &settings{stderr: io.Discard, serves: true, logger: slog.New(slog.DiscardHandler)}
+	v, err := s.startVault(t.Context(), vaultwire.Setup{From: vaultwire.InDirectory(t.TempDir()), Restart: true,
+		Client: os.Getpid()}, func(err error) error { return err })
+	ok(t, err)
+	own := v.(*ownVault)
+	name := own.socket.(net.Listener).Addr().String()
+	supervisor := proctest.Child(t, os.Getpid())
+	keeper := proctest.Child(t, supervisor)
+	ok(t, errors.Join(syscall.Kill(supervisor, syscall.SIGKILL), syscall.Kill(keeper, syscall.SIGKILL)))
+	<-own.ended
+	if l, err := net.Listen("unix", name); err == nil {
+		t.Error("another process may become the vault")
+		_ = l.Close()
+	}
+	ok(t, own.Close())
+}
+
+// A service is made and restored with a vault that runs by itself; init keeps its place in the settings.
+func TestVaultOfItsOwnBegins(t *testing.T) {
+	k, dir := newKeeper(t), t.TempDir()
+	data, archive := filepath.Join(dir, "data"), filepath.Join(dir, "archive")
+	if _, errs, code := initWith(t, `{"address": "http://127.0.0.1:1", "backups": "none"}`, "--data",
+		data, k.flag); code != exitOK {
+		t.Fatal(errs)
+	}
+	mustRun(t, "account", "create", "alice", "--data", data)
+	mustRun(t, "export", archive, "--data", data)
+	ok(t, os.RemoveAll(data))
+	ok(t, os.Mkdir(data, 0o700))
+	refused(t, exitOther, "restart svcvault", "import", archive, "--data", data, k.flag)
+	k.restart(t)
+	mustRun(t, "import", archive, "--data", data, k.flag)
+	if list := mustRun(t, "account", "list", "--data", data, k.flag); !strings.Contains(list, "alice") {
+		t.Error(list)
+	}
+}
+
 // A vault that runs by itself serves svcd and its other commands, which do not read the master key.
 func TestVaultOfItsOwn(t *testing.T) {
 	k := newKeeper(t)
@@ -163,7 +204,7 @@ func TestVaultOfItsOwn(t *testing.T) {
 	}
 	other := filepath.Join(t.TempDir(), "other")
 	ok(t, os.Mkdir(other, 0o700))
-	refused(t, exitOther, "start a svcvault of its own", "account", "list", "--data", other, k.flag)
+	refused(t, exitOther, "start one of its own for it", "account", "list", "--data", other, k.flag)
 	if p.health(t) != "ok" {
 		t.Error("the keys of another service took the place of those of this one")
 	}
@@ -229,6 +270,8 @@ func TestVaultRefusals(t *testing.T) {
 			t.Errorf("--vault %s: exit code %d, %s", flag, code, errs)
 		}
 	}
+	refused(t, exitUsage, "exclude each other", "account", "list", "--data", dir, "--vault", "unix:/run/socket",
+		"--master-key-command", "cat /run/key")
 	alone := filepath.Join(t.TempDir(), "svcd")
 	ok(t, os.Link(filepath.Join(programs.Dir(t, "svcd"), "svcd"), alone))
 	out, err := exec.CommandContext(t.Context(), alone, "account", "list", "--data", dir).CombinedOutput()

@@ -22,6 +22,9 @@ const (
 	// listening is the file at which a child listens, see os/exec.Cmd.ExtraFiles.
 	listening = 3
 
+	// ownProgram is the program of this process, also where another version took the place of its file.
+	ownProgram = "/proc/self/exe"
+
 	// Pauses between a fault of the vault and its next start: doubled each time, until one has run for steady.
 	leastPause = 200 * time.Millisecond
 	mostPause  = 30 * time.Second
@@ -74,7 +77,7 @@ func supervise(ctx context.Context, s vaultwire.Setup, socket *os.File) error {
 		case !answered && !began:
 			return err
 		}
-		began = true
+		began, s.From.Make = true, false // the next one makes no other master key
 		if time.Since(start) > steady {
 			pause = leastPause
 		}
@@ -89,15 +92,11 @@ func supervise(ctx context.Context, s vaultwire.Setup, socket *os.File) error {
 
 // keep runs the vault until it ends, and tells svcd whether it answers. The error is never nil.
 func keep(ctx context.Context, s vaultwire.Setup, socket *os.File) (answered bool, err error) {
-	program, err := os.Executable()
-	if err != nil {
-		return false, err
-	}
 	setup, err := json.Marshal(s)
 	if err != nil {
 		return false, err
 	}
-	cmd := exec.CommandContext(ctx, program, "--child")
+	cmd := exec.CommandContext(ctx, ownProgram, "--child")
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{socket}, os.Stderr
 	input, err := cmd.StdinPipe() // it ends with this process
 	if err != nil {

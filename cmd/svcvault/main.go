@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -84,6 +83,10 @@ func runAlone(path string, s vaultwire.Setup) error {
 		return errors.New("give --master-key-file or --master-key-command")
 	case path == "":
 		return errors.New("give --socket")
+	case s.Confine && s.From.Command != "":
+		return errors.New("--confine is for a master key in a file: it would not let the command run again")
+	case s.From.Make && s.Next.File != "":
+		return errors.New("--make is for a service that begins, and --next-master-key-file for one that has a master key")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -147,9 +150,6 @@ func serve(ctx context.Context, l net.Listener, s vaultwire.Setup) error {
 	}
 	if s.Confine && s.From.Command == "" {
 		limits := confine.Limits{Read: confine.WithTarget(s.From.File)}
-		if s.From.Make {
-			limits.Write = []string{filepath.Dir(s.From.File)} // another one takes its place
-		}
 		if s.Next.File != "" {
 			limits.Read = append(limits.Read, confine.WithTarget(s.Next.File)...)
 		}

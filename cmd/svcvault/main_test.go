@@ -44,6 +44,7 @@ func must(t *testing.T, err error) {
 type begun struct {
 	*exec.Cmd
 	input io.Closer
+	told  chan vaultwire.Start // how the vaults began that followed
 	ended chan error
 }
 
@@ -70,14 +71,18 @@ func begin(t *testing.T, socket *os.File, setup *vaultwire.Setup, args ...string
 		cmd.ExtraFiles = []*os.File{socket}
 	}
 	must(t, cmd.Start())
-	b = &begun{cmd, input, make(chan error, 1)}
+	b = &begun{cmd, input, make(chan vaultwire.Start, 16), make(chan error, 1)}
 	if setup != nil {
 		must(t, json.NewEncoder(input).Encode(setup))
 	}
 	var told vaultwire.Start
-	err = json.NewDecoder(output).Decode(&told)
+	lines := json.NewDecoder(output)
+	err = lines.Decode(&told)
 	go func() {
-		_, _ = io.Copy(io.Discard, output)
+		for next := (vaultwire.Start{}); lines.Decode(&next) == nil; next = (vaultwire.Start{}) {
+			b.told <- next
+		}
+		close(b.told)
 		b.ended <- cmd.Wait()
 	}()
 	t.Cleanup(func() {
@@ -129,8 +134,24 @@ func TestSupervised(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if second := proctest.Child(t, b.Process.Pid); second == first || second == 0 {
+	second := proctest.Child(t, b.Process.Pid)
+	if second == first || second == 0 {
 		t.Errorf("process %d follows %d", second, first)
+	}
+	must(t, os.Remove(key)) // as who moves it to another place
+	must(t, syscall.Kill(second, syscall.SIGKILL))
+	for unwrap() == nil {
+	}
+	proctest.Eventually(t, "the next vault says that its master key is missing", func() bool {
+		select {
+		case told := <-b.told:
+			return told.Failed != ""
+		default:
+			return false
+		}
+	})
+	if _, err := os.Stat(key); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("another master key was made: %v", err)
 	}
 	must(t, b.input.Close())
 	must(t, <-b.ended)
@@ -219,6 +240,8 @@ func TestRefusals(t *testing.T) {
 		"--master-key-file":      {"--socket", socket},
 		"--socket":               {"--master-key-file", key},
 		"address already in use": {"--socket", key, "--master-key-file", key},
+		"--confine is for":       {"--socket", socket, "--master-key-command", "cat " + key, "--confine"},
+		"--make is for":          {"--socket", socket, "--master-key-file", key, "--make", "--next-master-key-file", key},
 	} {
 		if _, said := begin(t, nil, nil, args...); !strings.Contains(said, want) {
 			t.Errorf("%q: says %q", args, said)

@@ -179,16 +179,21 @@ func (k *Keys) current(ctx context.Context, tx *store.Tx, purpose string) ([]vau
 	return k.versions(purpose), nil
 }
 
-// Replace makes another key for a purpose and keeps those from before.
-func (k *Keys) Replace(ctx context.Context, tx *store.Tx, purpose string, now time.Time) error {
+// Replace makes another key for each purpose and keeps those from before. The vault gets them from the database, once
+// the transaction is committed.
+func (k *Keys) Replace(ctx context.Context, tx *store.Tx, now time.Time, purposes ...string) error {
 	if err := k.Reload(ctx, tx); err != nil {
 		return err
 	}
-	next := vaultwire.Key{Purpose: purpose, Version: 1, Made: now.UnixNano()}
-	if have := k.versions(purpose); len(have) > 0 {
-		next.Version = have[0].Version + 1
+	var next []vaultwire.Key
+	for _, purpose := range purposes {
+		key := vaultwire.Key{Purpose: purpose, Version: 1, Made: now.UnixNano()}
+		if have := k.versions(purpose); len(have) > 0 {
+			key.Version = have[0].Version + 1
+		}
+		next = append(next, key)
 	}
-	return k.make(ctx, tx, next)
+	return k.make(ctx, tx, next...)
 }
 
 // Log gives the keys of the log, the oldest first.

@@ -12,6 +12,9 @@ import (
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
+// maxKeys bounds the keys of a service: with a new one of each purpose a week they last for ten years.
+const maxKeys = 4096
+
 // serviceKey is a key of the service.
 type serviceKey struct {
 	vaultwire.Key
@@ -99,13 +102,18 @@ func (v *Vault) Keep(ctx context.Context, q vaultwire.Keep) (a vaultwire.Kept, e
 	master := v.inUseNow()
 	list, err := master.open(q.Rows)
 	if errors.Is(err, vaultwire.ErrOtherMaster) && (v.source.Command == "" || q.Again) {
-		again, other := ReadMaster(ctx, v.source)
+		from := v.source
+		from.Make = false
+		again, other := ReadMaster(ctx, from)
 		if other != nil {
 			return a, errors.Join(err, other)
 		}
 		if list, err = again.open(q.Rows); err == nil {
 			master = again
 		}
+	}
+	if errors.Is(err, vaultwire.ErrNoKeys) && v.hasKeys() {
+		err = vaultwire.ErrOtherKeys // and none are made for a database that this vault does not serve
 	}
 	if err != nil {
 		return a, err
@@ -119,15 +127,24 @@ func (v *Vault) Keep(ctx context.Context, q vaultwire.Keep) (a vaultwire.Kept, e
 func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	var others []serviceKey
 	for _, k := range list {
-		if have, ok := v.at(k.Key); ok && !q.Replace && !bytes.Equal(v.keys[have].raw.Slice(), k.raw.Slice()) {
+		have, ok := v.at(k.Key)
+		if ok && bytes.Equal(v.keys[have].raw.Slice(), k.raw.Slice()) {
+			continue
+		}
+		if ok && !q.Replace {
 			return vaultwire.ErrOtherKeys // or what was wrapped would never open again
 		}
+		others = append(others, k)
+	}
+	if len(v.keys)+len(others) > maxKeys {
+		return fmt.Errorf("these are more keys than a service has: at most %d", maxKeys)
 	}
 	v.master = master
 	clear(v.secrets) // an import brings others of the same versions
 	clear(v.signers)
-	for _, k := range list {
+	for _, k := range others {
 		if have, ok := v.at(k.Key); ok {
 			v.keys[have] = k
 			continue
@@ -141,6 +158,12 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 		v.inUse[k.Purpose] = max(v.inUse[k.Purpose], k.Version)
 	}
 	return nil
+}
+
+func (v *Vault) hasKeys() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return len(v.keys) > 0
 }
 
 // at finds a key by purpose and version.

@@ -127,8 +127,6 @@ func wrap(t *testing.T, w way) {
 	thief, _, _ := started(t, w, time.Now)
 	_, err = thief.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	is(t, "another master key", err, vaultwire.ErrOtherMaster)
-	_, err = thief.Keep(t.Context(), vaultwire.Keep{})
-	is(t, "a database without keys", err, vaultwire.ErrNoKeys)
 	changed := slices.Clone(rows)
 	changed[0].Version = 2
 	if _, err := v.Keep(t.Context(), vaultwire.Keep{Rows: changed}); err == nil {
@@ -261,6 +259,33 @@ func tokens(t *testing.T, w way) {
 	c.Expires = c.Issued.Add(vaultwire.MaxTokenLifetime + time.Second)
 	if _, err := v.IssueToken(t.Context(), c); err == nil {
 		t.Error("a token for more than a day was issued")
+	}
+}
+
+// A vault keeps the keys of one database: it refuses those of another one, and one without any, and more than a service
+// has.
+func TestKeysOfOneDatabase(t *testing.T) {
+	v, rows, from := started(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v }, time.Now)
+	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, time.Now) // with the same master key
+	must(t, err)
+	other, err := inside.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeFiles,
+		Version: 1}}})
+	must(t, err)
+	_, err = v.Keep(t.Context(), vaultwire.Keep{Rows: other.Rows})
+	is(t, "another database", err, vaultwire.ErrOtherKeys)
+	_, err = v.Keep(t.Context(), vaultwire.Keep{})
+	is(t, "an empty database", err, vaultwire.ErrOtherKeys)
+	_, err = v.Keep(t.Context(), vaultwire.Keep{Rows: rows})
+	must(t, err)
+	var many []vaultwire.Key
+	for i := range int64(5000) {
+		many = append(many, vaultwire.Key{Purpose: vaultwire.PurposeFiles, Version: 2 + i})
+	}
+	made, err := inside.Make(t.Context(), vaultwire.Make{Keys: many})
+	must(t, err)
+	if _, err := v.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows}); err == nil || !strings.Contains(err.Error(),
+		"at most 4096") {
+		t.Error(err)
 	}
 }
 

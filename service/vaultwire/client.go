@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/locked"
@@ -101,7 +102,7 @@ func call[A any](ctx context.Context, c *Client, name string, q any) (a A, err e
 		kind, raw, err := l.exchange(ctx, name, q)
 		if err != nil {
 			_ = l.Close()
-			if waited && over(ctx) == nil {
+			if waited && over(ctx) == nil && !errors.Is(err, errFrame) {
 				continue
 			}
 			return a, c.away(errors.Join(err, over(ctx)))
@@ -174,8 +175,7 @@ func (c *Client) line(ctx context.Context, give bool) (l *line, waited bool, err
 func (c *Client) greeted(ctx context.Context) (*line, error) {
 	ctx, cancel := context.WithTimeout(ctx, greeting)
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", c.socket)
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +197,22 @@ func (c *Client) greeted(ctx context.Context) (*line, error) {
 	return l, nil
 }
 
+// dial connects. Where as many wait already as the machine lets, it tries again.
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	for {
+		conn, err := d.DialContext(ctx, "unix", c.socket)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, os.ErrDeadlineExceeded)
+		case <-time.After(acceptPause):
+		}
+	}
+}
+
 // give gives a new instance of the vault the wrapped keys that the one before took, or has read them again, where
 // another master key wraps them by now.
 func (c *Client) give(ctx context.Context, l *line) error {
@@ -216,7 +232,7 @@ func (c *Client) give(ctx context.Context, l *line) error {
 }
 
 func (c *Client) giveRows(ctx context.Context, l *line, rows []Row) error {
-	kind, raw, err := l.exchange(ctx, "keep", Keep{Rows: rows})
+	kind, raw, err := l.exchange(ctx, "keep", Keep{Rows: rows, Begins: true})
 	if err != nil {
 		return err
 	}

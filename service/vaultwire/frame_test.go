@@ -3,10 +3,13 @@ package vaultwire
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -27,7 +30,7 @@ func (o *one) Wrap(_ context.Context, q Wrap) (Wrapped, error) {
 	if q.Root == 13 {
 		panic("a mistake")
 	}
-	return Wrapped{q.Key}, nil
+	return Wrapped{bytes.Clone(q.Key)}, nil
 }
 
 // served is a client of a vault behind a socket, and what ends the vault.
@@ -93,6 +96,68 @@ func TestClient(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where as many connections wait as the machine lets, the next one waits, too.
+func TestClientWaitsForRoom(t *testing.T) {
+	v, socket := &one{}, "@"+rand.Text()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: socket}), syscall.Listen(fd, 1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "socket")
+	defer file.Close()
+	var waiting []net.Conn
+	for err == nil {
+		var conn net.Conn
+		if conn, err = net.Dial("unix", socket); err == nil {
+			waiting = append(waiting, conn)
+		}
+	}
+	if !errors.Is(err, syscall.EAGAIN) {
+		t.Fatal(err)
+	}
+	c := NewClient(socket, func(err error) error { return err })
+	defer c.Close()
+	asked := make(chan error, 1)
+	go func() {
+		_, err := c.Wrap(t.Context(), Wrap{Key: []byte("key")})
+		asked <- err
+	}()
+	for _, conn := range waiting {
+		_ = conn.Close()
+	}
+	l, err := net.FileListener(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, l, v) }()
+	err = <-asked
+	cancel()
+	if err := errors.Join(err, <-served); err != nil {
+		t.Error(err)
+	}
+}
+
+// The vault keeps no secret of a question that it answered.
+func TestThreat3QuestionsAreCleared(t *testing.T) {
+	key := func() Secret { return Secret("key") }
+	for _, v := range []struct {
+		secret Secret
+		in     func(Secret) any
+	}{{key(), func(s Secret) any { return Wrap{Key: s} }}, {key(), func(s Secret) any { return Unwrapped{Key: s} }},
+		{key(), func(s Secret) any { return Opened{s} }}, {key(), func(s Secret) any { return Archive{Key: s} }},
+		{key(), func(s Secret) any { return Text{s} }}, {key(), func(s Secret) any { return OpenToken{Token: s} }}} {
+		wipe(v.in(v.secret))
+		if !bytes.Equal(v.secret, make([]byte, 3)) {
+			t.Errorf("%T keeps its secret", v.in(nil))
+		}
 	}
 }
 

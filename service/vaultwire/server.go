@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -32,6 +35,7 @@ func of[Q, A any](f func(Vault, context.Context, Q) (A, error)) operation {
 		if err := json.Unmarshal(raw, &q); err != nil {
 			return nil, fmt.Errorf("%w: %w", errFrame, err)
 		}
+		defer wipe(q)
 		return f(v, ctx, q)
 	}
 }
@@ -107,8 +111,10 @@ func serve(ctx context.Context, c net.Conn, v Vault, table map[string]operation)
 		}
 		answer, err := ask(ctx, v, table[name], raw)
 		clear(raw)
+		_ = c.SetWriteDeadline(time.Now().Add(patience))
 		if err == nil {
 			err = writeFrame(c, "", answer)
+			wipe(answer)
 		} else if !errors.Is(err, errFrame) {
 			kind, f := kindOf(err)
 			err = writeFrame(c, kind, f)
@@ -122,8 +128,12 @@ func serve(ctx context.Context, c net.Conn, v Vault, table map[string]operation)
 // ask runs an operation. A mistake in it ends its connection alone.
 func ask(ctx context.Context, v Vault, f operation, raw []byte) (answer any, err error) {
 	defer func() {
-		if recover() != nil {
+		if r := recover(); r != nil {
 			err = errFrame
+			if _, ok := r.(runtime.Error); !ok {
+				r = "" // it might be a secret
+			}
+			fmt.Fprintf(os.Stderr, "svcvault: a fault: %v\n%s", r, debug.Stack())
 		}
 	}()
 	if f == nil {

@@ -47,6 +47,24 @@ func (Secret) Format(f fmt.State, verb rune) { locked.Redacted{}.Format(f, verb)
 // LogValue gives "redacted" to slog.
 func (Secret) LogValue() slog.Value { return locked.Redacted{}.LogValue() }
 
+// wipe clears the secret of a question or an answer.
+func wipe(v any) {
+	switch v := v.(type) {
+	case Wrap:
+		clear(v.Key)
+	case Unwrapped:
+		clear(v.Key)
+	case Opened:
+		clear(v.Key)
+	case Archive:
+		clear(v.Key)
+	case Text:
+		clear(v.Text)
+	case OpenToken:
+		clear(v.Token)
+	}
+}
+
 // Purposes of the keys of a service. Each is a key of its own, which the database keeps wrapped by the master key, so
 // that another master key changes nothing for clients.
 const (
