@@ -39,8 +39,8 @@ func (s *settings) vault(ctx context.Context, from, next vaultwire.Source, _ fun
 			"--vault %s: no socket", s.vaultAt)
 	}
 	if s.keyFrom != "" {
-		return nil, usage("give svcvault the command, and leave it out here", "--vault and --master-key-command exclude "+
-			"each other")
+		return nil, usage("give svcvault the command, and leave it out here",
+			"--vault and --master-key-command exclude each other")
 	}
 	for wait := s.serves; ; {
 		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
@@ -63,7 +63,7 @@ func (s *settings) vault(ctx context.Context, from, next vaultwire.Source, _ fun
 // ownVault is a vault that svcd started.
 type ownVault struct {
 	*vaultwire.Client
-	socket io.Closer // open as long as svcd asks: without it another user could take the name after a fault of the vault
+	socket io.Closer // or another user could take its name after a fault of the vault
 	input  io.Closer
 	ended  chan struct{}
 	why    error // once it ended

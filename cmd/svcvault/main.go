@@ -86,7 +86,7 @@ func runAlone(path string, s vaultwire.Setup) error {
 	case s.Confine && s.From.Command != "":
 		return errors.New("--confine is for a master key in a file: it would not let the command run again")
 	case s.From.Make && s.Next.File != "":
-		return errors.New("--make is for a service that begins, and --next-master-key-file for one that has a master key")
+		return errors.New("--make is for a service that begins: leave out --next-master-key-file")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
