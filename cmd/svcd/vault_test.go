@@ -172,7 +172,7 @@ func TestThreat33SocketOfTheVaultStays(t *testing.T) {
 func TestVaultOfItsOwnBegins(t *testing.T) {
 	k, dir := newKeeper(t), t.TempDir()
 	data, archive := filepath.Join(dir, "data"), filepath.Join(dir, "archive")
-	if _, errs, code := initWith(t, `{"address": "http://127.0.0.1:1", "backups": "none"}`, "--data",
+	if _, errs, code := initWith(t, `{"address": "http://127.0.0.1:1", "backups": ""}`, "--data",
 		data, k.flag); code != exitOK {
 		t.Fatal(errs)
 	}
