@@ -25,6 +25,7 @@ const envScreenshot = "SVCFS_SCREENSHOT"
 // another, which saves it too: one upload for each save, one retrieval for who
 // has not seen it.
 func TestDocumentBothWays(t *testing.T) {
+	proctest.Long(t)
 	proctest.Need(t, "soffice")
 	proctest.Need(t, unoModule)
 	w, alice, bob := team(t)

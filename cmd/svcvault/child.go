@@ -97,6 +97,7 @@ func keep(ctx context.Context, s vaultwire.Setup, socket *os.File) (answered boo
 		return false, err
 	}
 	cmd := exec.CommandContext(ctx, ownProgram, "--child")
+	cmd.Args[0] = "svcvault"
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{socket}, os.Stderr
 	input, err := cmd.StdinPipe() // it ends with this process
 	if err != nil {

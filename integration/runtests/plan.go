@@ -76,7 +76,7 @@ const ofUser = `^Test([NRWAEMO][0-9]|E[A-Z]|Tree|Large|Odd|RefusalsByDesign|Moun
 
 // longByNature are the tests that call proctest.Long, and those with a short form in make test.
 const longByNature = `^Test(Stressors|FailoverOfPostgreSQL|RollingUpgrade|Suites|ServiceKilledAtRandomMoments|MountKilledAtRandomMoments|E7ChangedAddress|RemoveAndRestoreBeyondOneRequest|Programs|ModelOnAMount` +
-	`|CrashPoints|Threat41AgentHostileNames|Threat42AgentHostileService|Threat31Reach)$`
+	`|CrashPoints|DocumentBothWays|Threat41AgentHostileNames|Threat42AgentHostileService|Threat31Reach)$`
 
 // quick is make test: each test once, in few processes at a time. On two cores, twice as many of them take half as much
 // CPU time again.
