@@ -166,13 +166,14 @@ func TestBlockFileFetchesWhatIsRead(t *testing.T) {
 			for n := flying.Add(1); n > most.Load(); {
 				most.Store(n)
 			}
-			defer flying.Add(-1)
+			end := sync.OnceFunc(func() { flying.Add(-1) })
+			defer end()
 			var from, to int64
 			if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
 				t.Error(err)
 			}
 			bytes.Add(to + 1 - from)
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(&lastByte{w, to + 1 - from, end}, r)
 		})
 	})
 	f := s.open(t, e)
@@ -210,6 +211,20 @@ func TestBlockFileFetchesWhatIsRead(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d; %d requests, %d of them at once", name, bytes.Load(), want, requests.Load(), most.Load())
 		}
 	}
+}
+
+// lastByte calls end before it writes the last byte of an answer: the client may send its next request once it has that.
+type lastByte struct {
+	http.ResponseWriter
+	left int64
+	end  func()
+}
+
+func (l *lastByte) Write(b []byte) (int, error) {
+	if l.left -= int64(len(b)); l.left <= 0 {
+		l.end()
+	}
+	return l.ResponseWriter.Write(b)
 }
 
 // Blocks that were proven are given out whatever hash their uploader recorded: the record commits to them.
