@@ -12,7 +12,7 @@ import (
 const (
 	// MaxAhead is how many blocks a reader in order has fetched before it comes to them.
 	MaxAhead = 32
-	// AheadRequests is how many requests for them are under way at a time.
+	// AheadRequests is how many requests for them are under way at a time, with that for the block that is read now.
 	AheadRequests = 4
 	// shuffled is by how many bytes reads of one reader may overtake each other: the kernel
 	// sends several at a time.
@@ -52,12 +52,12 @@ func (r *Reader) come(ctx context.Context, f *File, off, end int64) {
 	if r.closed {
 		return
 	}
-	bytes := f.Source.Layout().BlockBytes
+	bytes, most := f.Source.Layout().BlockBytes, AheadRequests
 	switch before := r.at; {
 	case r.file != f:
 		r.seek(f, end)
 		if r.Whole {
-			r.window = MaxAhead
+			r.window, most = MaxAhead, AheadRequests-1 // nobody fetched the block that is read now
 		}
 	case off <= r.at && end <= r.at && r.at-off <= shuffled: // once more
 	case off <= r.at && r.at-off <= shuffled:
@@ -66,7 +66,7 @@ func (r *Reader) come(ctx context.Context, f *File, off, end int64) {
 		if r.at > bytes {
 			f.Memory.glances.Store(0)
 		}
-		if r.window == 0 {
+		if r.window == 0 && before-off <= end-before { // or most of it was read before
 			r.window = f.firstWindow()
 		}
 		for i := (before-1)/bytes + 1; i <= (r.at-1)/bytes; i++ {
@@ -83,7 +83,7 @@ func (r *Reader) come(ctx context.Context, f *File, off, end int64) {
 	default:
 		r.seek(f, end)
 	}
-	r.fetchAhead(ctx)
+	r.fetchAhead(ctx, most)
 }
 
 // firstWindow is how many blocks are fetched ahead once a reader is seen to read in order: what the line holds,
@@ -137,8 +137,8 @@ func (r *Reader) count() {
 }
 
 // fetchAhead begins requests for the blocks that come next. The first read at a place asks for
-// nothing more than its blocks. Needs Reader.mu.
-func (r *Reader) fetchAhead(ctx context.Context) {
+// nothing more than its blocks. At most so many requests are under way. Needs Reader.mu.
+func (r *Reader) fetchAhead(ctx context.Context, most int) {
 	f := r.file
 	l := f.Source.Layout()
 	r.loads = slices.DeleteFunc(r.loads, func(l *cache.Loading) bool { return l.IsDone() })
@@ -146,7 +146,7 @@ func (r *Reader) fetchAhead(ctx context.Context) {
 	r.upTo = max(r.upTo, next)
 	limit := min(next+r.window, l.Blocks())
 	each := max(1, r.window/AheadRequests)
-	for r.upTo < limit && len(r.loads) < AheadRequests {
+	for r.upTo < limit && len(r.loads) < most {
 		n := min(each, limit-r.upTo)
 		if n < each && limit < l.Blocks() || f.Memory.AheadNow()+n*l.BlockBytes > f.Memory.Ahead {
 			break
