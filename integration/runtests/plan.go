@@ -115,7 +115,7 @@ func quick(packages []string) plan {
 // make test-all runs there on another engine, as another user, with the race detector, longer or with other seeds.
 func landing(packages []string) plan {
 	return plan{
-		few: 2, // as in quick; in make test-all more of them would run out of time
+		few: 2, // more of them would run out of time in make test-all
 		runs: []run{
 			withRace(packages),
 			{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true,
@@ -138,7 +138,7 @@ func landing(packages []string) plan {
 func withRace(packages []string) run {
 	return run{name: "race", packages: slices.DeleteFunc(slices.Clone(packages),
 		func(dir string) bool { return !isRaced(dir) }),
-		race: true, skip: ofOneProcess, atOnce: 1}
+		race: true, skip: ofOneProcess, atOnce: 2}
 }
 
 // rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race
