@@ -33,7 +33,8 @@ var onlyIn = map[string][]string{
 	"github.com/landlock-lsm/go-landlock":    {"sdk/confine"},
 	"github.com/modelcontextprotocol/go-sdk": {"cmd/svcfs/internal/agent", "service/api", "service", "integration"},
 	"github.com/zalando/go-keyring":          {"sdk/apikey"},
-	"github.com/svcfs/svcfs/service/vault":   {"service/vault", "service/vaulttest", "cmd/svcvault", "integration/vectors"},
+	"github.com/svcfs/svcfs/service/vault": {"service/vault", "service/vaulttest", "cmd/svcvault",
+		"integration/vectors"},
 }
 
 // testService is the service in the process of a test.

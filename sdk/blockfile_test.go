@@ -213,7 +213,8 @@ func TestBlockFileFetchesWhatIsRead(t *testing.T) {
 	}
 }
 
-// lastByte calls end before it writes the last byte of an answer: the client may send its next request once it has that.
+// lastByte calls end before it writes the last byte of an answer: the client may send its next request once it has
+// that byte.
 type lastByte struct {
 	http.ResponseWriter
 	left int64

@@ -41,7 +41,8 @@ func TestDrainDelay(t *testing.T) {
 // Meanwhile /health says so, all else is answered, and each answer ends its connection.
 func TestDrainTellsLoadBalancers(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{Vault: vaulttest.InProcess, DataDir: filepath.Join(t.TempDir(), "data"), PublicURL: "http://127.0.0.1:1"})
+	s, err := Open(t.Context(), Config{Vault: vaulttest.InProcess, DataDir: filepath.Join(t.TempDir(), "data"),
+		PublicURL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ import (
 )
 
 // asked calls an operation and returns its answer, whatever it is.
-func asked(t *testing.T, p *process, account, key, op string, request any) (status int, header http.Header, body string) {
+func asked(t *testing.T, p *process, account, key, op string, request any) (status int, header http.Header,
+	body string) {
 	t.Helper()
 	raw, err := json.Marshal(request)
 	ok(t, err)
@@ -263,8 +264,8 @@ func TestRotationWithAVaultOfItsOwn(t *testing.T) {
 // What is wrong with --vault, or missing beside svcd, is named with the next step.
 func TestVaultRefusals(t *testing.T) {
 	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
-	for flag, want := range map[string]string{"/run/socket": "write --vault unix:PATH", "unix:": "write --vault unix:PATH",
-		"unix:" + filepath.Join(dir, "none"): "start svcvault there"} {
+	for flag, want := range map[string]string{"/run/socket": "write --vault unix:PATH",
+		"unix:": "write --vault unix:PATH", "unix:" + filepath.Join(dir, "none"): "start svcvault there"} {
 		if _, errs, code := execute(t, "account", "list", "--data", dir, "--vault", flag); code == exitOK ||
 			!strings.Contains(errs, want) {
 			t.Errorf("--vault %s: exit code %d, %s", flag, code, errs)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/vaultwire"
@@ -105,13 +104,15 @@ func TestSupervised(t *testing.T) {
 	key := filepath.Join(dir, "keys", "master.key")
 	must(t, os.Mkdir(filepath.Dir(key), 0o700))
 	socket := "@svcvault-" + rand.Text()
-	b, said := child(t, socket, vaultwire.Setup{From: vaultwire.Source{File: key, Make: true}, Restart: true, Confine: true})
+	b, said := child(t, socket, vaultwire.Setup{From: vaultwire.Source{File: key, Make: true}, Restart: true,
+		Confine: true})
 	if b == nil {
 		t.Fatal(said)
 	}
 	c := vaultwire.NewClient(socket, func(err error) error { return err })
 	defer c.Close()
-	made, err := c.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeFiles, Version: 1}}})
+	made, err := c.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeFiles,
+		Version: 1}}})
 	must(t, err)
 	_, err = c.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows})
 	must(t, err)
@@ -128,20 +129,14 @@ func TestSupervised(t *testing.T) {
 	}
 	must(t, unwrap())
 	must(t, syscall.Kill(first, syscall.SIGKILL))
-	for err := unwrap(); err != nil; err = unwrap() {
-		if t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	proctest.Eventually(t, "the next vault opens it", func() bool { return unwrap() == nil })
 	second := proctest.Child(t, b.Process.Pid)
 	if second == first || second == 0 {
 		t.Errorf("process %d follows %d", second, first)
 	}
 	must(t, os.Remove(key)) // as who moves it to another place
 	must(t, syscall.Kill(second, syscall.SIGKILL))
-	for unwrap() == nil {
-	}
+	proctest.Eventually(t, "it answers no more", func() bool { return unwrap() != nil })
 	proctest.Eventually(t, "the next vault says that its master key is missing", func() bool {
 		select {
 		case told := <-b.told:
@@ -203,7 +198,8 @@ func TestOthersAreNotServed(t *testing.T) {
 func TestAlone(t *testing.T) {
 	dir := folder(t)
 	socket, key := filepath.Join(dir, "socket"), filepath.Join(dir, "master.key")
-	if _, said := begin(t, nil, nil, "--socket", socket, "--master-key-file", key); !strings.Contains(said, "no such file") {
+	if _, said := begin(t, nil, nil, "--socket", socket, "--master-key-file", key); !strings.Contains(said,
+		"no such file") {
 		t.Errorf("without a master key it says %q", said)
 	}
 	b, said := begin(t, nil, nil, "--socket", socket, "--master-key-file", key, "--make")
@@ -213,7 +209,8 @@ func TestAlone(t *testing.T) {
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("others may connect: %v, %v", info.Mode(), err)
 	}
-	if _, said := begin(t, nil, nil, "--socket", socket, "--master-key-file", key); !strings.Contains(said, "another vault") {
+	if _, said := begin(t, nil, nil, "--socket", socket, "--master-key-file", key); !strings.Contains(said,
+		"another vault") {
 		t.Errorf("a second one says %q", said)
 	}
 	must(t, b.Process.Kill()) // its socket stays
@@ -241,7 +238,8 @@ func TestRefusals(t *testing.T) {
 		"--socket":               {"--master-key-file", key},
 		"address already in use": {"--socket", key, "--master-key-file", key},
 		"--confine is for":       {"--socket", socket, "--master-key-command", "cat " + key, "--confine"},
-		"--make is for":          {"--socket", socket, "--master-key-file", key, "--make", "--next-master-key-file", key},
+		"--make is for": {"--socket", socket, "--master-key-file", key, "--make",
+			"--next-master-key-file", key},
 	} {
 		if _, said := begin(t, nil, nil, args...); !strings.Contains(said, want) {
 			t.Errorf("%q: says %q", args, said)
@@ -251,7 +249,8 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("the master key was taken for a socket: %v", err)
 	}
 	for _, restart := range []bool{false, true} {
-		_, said := child(t, "@svcvault-"+rand.Text(), vaultwire.Setup{From: vaultwire.Source{File: key}, Restart: restart})
+		_, said := child(t, "@svcvault-"+rand.Text(), vaultwire.Setup{From: vaultwire.Source{File: key},
+			Restart: restart})
 		if !strings.Contains(said, "0644") || !strings.Contains(said, "chmod 600") {
 			t.Errorf("says %q", said)
 		}

@@ -79,7 +79,8 @@ func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
 		keys: map[sdk.AccountID]string{}}
 	listening := httptest.NewUnstartedServer(s)
 	s.URL = "http://" + listening.Listener.Addr().String()
-	s.cfg = service.Config{Vault: vaulttest.InProcess, DataDir: dataDir(tb), PublicURL: s.URL, RequestRate: -1, FreeChanges: -1,
+	s.cfg = service.Config{Vault: vaulttest.InProcess, DataDir: dataDir(tb), PublicURL: s.URL,
+		RequestRate: -1, FreeChanges: -1,
 		MaxAccountBytes: -1, MaxGroupBytes: -1, Fees: ledger.DefaultFees()}
 	if d == Hosted {
 		s.cfg.Fees, s.cfg.PlainRefs = hostedFees(), true

@@ -236,7 +236,8 @@ func TestTokens(t *testing.T) { onEachWay(t, tokens) }
 func tokens(t *testing.T, w way) {
 	now := time.Now()
 	v, _, _ := started(t, w, func() time.Time { return now })
-	c := vaultwire.Claims{Account: "alice", Generation: 3, Address: "http://s", Issued: now, Expires: now.Add(time.Hour)}
+	c := vaultwire.Claims{Account: "alice", Generation: 3, Address: "http://s", Issued: now,
+		Expires: now.Add(time.Hour)}
 	made, err := v.IssueToken(t.Context(), c)
 	must(t, err)
 	token := made.Text
