@@ -123,11 +123,15 @@ func TestClientWaitsForRoom(t *testing.T) {
 	}
 	c := NewClient(socket, func(err error) error { return err })
 	defer c.Close()
-	asked := make(chan error, 1)
-	go func() {
-		_, err := c.Wrap(t.Context(), Wrap{Key: []byte("key")})
-		asked <- err
-	}()
+	wrap := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := c.Wrap(ctx, Wrap{Key: []byte("key")})
+		return err
+	}
+	if err := wrap(20 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it did not wait: %v", err)
+	}
 	for _, conn := range waiting {
 		_ = conn.Close()
 	}
@@ -138,7 +142,7 @@ func TestClientWaitsForRoom(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, l, v) }()
-	err = <-asked
+	err = wrap(time.Minute)
 	cancel()
 	if err := errors.Join(err, <-served); err != nil {
 		t.Error(err)
