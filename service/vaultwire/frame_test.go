@@ -18,6 +18,7 @@ import (
 type one struct {
 	Vault
 	asked, kept atomic.Int64
+	took, gave  Secret // of the last question, and of the archive
 }
 
 func (o *one) Keep(_ context.Context, q Keep) (Kept, error) {
@@ -27,10 +28,16 @@ func (o *one) Keep(_ context.Context, q Keep) (Kept, error) {
 
 func (o *one) Wrap(_ context.Context, q Wrap) (Wrapped, error) {
 	o.asked.Add(1)
+	o.took = q.Key
 	if q.Root == 13 {
 		panic("a mistake")
 	}
 	return Wrapped{bytes.Clone(q.Key)}, nil
+}
+
+func (o *one) Archive(context.Context, Nothing) (Archive, error) {
+	o.gave = Secret("key")
+	return Archive{Key: o.gave}, nil
 }
 
 // served is a client of a vault behind a socket, and what ends the vault.
@@ -149,8 +156,21 @@ func TestClientWaitsForRoom(t *testing.T) {
 	}
 }
 
-// The vault keeps no secret of a question that it answered.
+// The vault keeps no secret of a question that it answered, nor of the answer.
 func TestThreat3QuestionsAreCleared(t *testing.T) {
+	v := &one{}
+	c, end := served(t, v, "@"+rand.Text())
+	_, err := c.Wrap(t.Context(), Wrap{Key: Secret("key")})
+	archive, other := c.Archive(t.Context(), Nothing{})
+	if err := errors.Join(err, other, c.Close()); err != nil || string(archive.Key) != "key" {
+		t.Fatal(archive.Key, err)
+	}
+	end()
+	for what, secret := range map[string]Secret{"question": v.took, "answer": v.gave} {
+		if !bytes.Equal(secret, make([]byte, 3)) {
+			t.Errorf("the vault keeps the secret of the %s", what)
+		}
+	}
 	key := func() Secret { return Secret("key") }
 	for _, v := range []struct {
 		secret Secret
