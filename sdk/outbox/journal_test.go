@@ -348,8 +348,8 @@ func TestO8LargeSaveMovesToAnotherGroup(t *testing.T) {
 		}
 		synctest.Wait()
 		b.s.Mine = []sdk.Group{{ID: "h"}} // the old group is lost
-		b.restart(true)
 		b.fail(nil)
+		b.restart(true)
 		time.Sleep(time.Hour)
 		b.wantStates("")
 		if fmt.Sprint(b.s.Contents) != "map[h/film:some content in blocks]" {
