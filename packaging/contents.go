@@ -16,6 +16,7 @@ type pack struct {
 	name, summary, description string
 	needs, wants               []string // packages of Debian
 	rpmNeeds                   string   // package of Fedora
+	also                       []string // programs beside the one of this name
 	noProgram                  bool     // it is the same for each architecture
 }
 
@@ -29,7 +30,8 @@ func packages() []pack {
 		{name: "svcd", summary: "service for encrypted groups of files",
 			description: "The whole service of svcfs: ciphertext, key custody by group, and a ledger\nof who " +
 				"did what. A second program, svcvault, keeps the keys. It needs one\ndirectory.",
-			needs: []string{"adduser"}, wants: []string{"ca-certificates"}, rpmNeeds: "shadow-utils"},
+			needs: []string{"adduser"}, wants: []string{"ca-certificates"}, rpmNeeds: "shadow-utils",
+			also: []string{"svcvault"}},
 		{name: "svcfs-desktop", summary: "encrypted groups of files on the desktop", noProgram: true,
 			description: "Notifications of the desktop tell what goes wrong in the mounts of svcfs:\na save that is " +
 				"not uploaded, a conflict, a lost group, a spent budget,\na mount that died. Menus of Dolphin, " +

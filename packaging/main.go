@@ -132,7 +132,17 @@ func (j *job) pack(p pack, arch string) error {
 	if p.noProgram {
 		return nil
 	}
-	program := filepath.Join(j.programs(arch), p.name)
+	for _, program := range append([]string{p.name}, p.also...) {
+		if err := j.bill(program, arch); err != nil {
+			return fmt.Errorf("bill of %s: %w", program, err)
+		}
+	}
+	return nil
+}
+
+// bill says what is in a program, and its SHA-256.
+func (j *job) bill(name, arch string) error {
+	program := filepath.Join(j.programs(arch), name)
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
@@ -141,17 +151,17 @@ func (j *job) pack(p pack, arch string) error {
 	if err != nil {
 		return err
 	}
-	bom, err := billOf(p.name, j.version, j.made, info, sha256.Sum256(text))
+	bom, err := billOf(name, j.version, j.made, info, sha256.Sum256(text))
 	if err != nil {
 		return err
 	}
-	return j.write(fmt.Sprintf("%s_%s_%s.cdx.json", p.name, j.version, arch), bom)
+	return j.write(fmt.Sprintf("%s_%s_%s.cdx.json", name, j.version, arch), bom)
 }
 
 // programs is where the programs for an architecture are.
 func (j *job) programs(arch string) string { return filepath.Join(j.work, "bin", arch) }
 
-// build compiles both programs, once for each architecture, with the compiler's flags of the Makefile: what make build
+// build compiles all programs, once for each architecture, with the compiler's flags of the Makefile: what make build
 // compiled is not compiled again.
 func (j *job) build(arch string) error {
 	if _, err := os.Stat(j.programs(arch)); err == nil {

@@ -92,7 +92,8 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	}
 	const want = "SHA256SUMS SHA256SUMS.minisig svcd_1.2.3_amd64.cdx.json svcd_1.2.3_amd64.deb " +
 		"svcd_1.2.3_linux_amd64.tar.gz svcfs-desktop_1.2.3_all.deb svcfs-desktop_1.2.3_linux_all.tar.gz " +
-		"svcfs_1.2.3_amd64.cdx.json svcfs_1.2.3_amd64.deb svcfs_1.2.3_linux_amd64.tar.gz"
+		"svcfs_1.2.3_amd64.cdx.json svcfs_1.2.3_amd64.deb svcfs_1.2.3_linux_amd64.tar.gz " +
+		"svcvault_1.2.3_amd64.cdx.json"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("made\n%s\nwant\n%s", got, want)
 	}
