@@ -199,9 +199,9 @@ func (g Group) Owner(ctx context.Context) (AccountID, error) {
 }
 
 // Checksum returns the attestation checksum of the group. It is "" if the service publishes
-// none, or does not know the group. At a self-hosted service the checksum tells versions of
-// the group key apart and attests nothing. Free, no authentication. Errors:
-// [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2 (getGroupChecksum).
+// none, or does not know the group. At a self-hosted service it is [chain.GroupChecksum]: another one after a
+// revocation, and for another program or key of the vault, by the word of the operator. Free, no authentication.
+// Errors: [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2 (getGroupChecksum).
 func (g Group) Checksum(ctx context.Context) (string, error) {
 	var sum *string
 	if err := g.c.rpc.view(ctx, "get_group_checksum", groupArgs{GroupID: g.ID}, &sum); err != nil || sum == nil {

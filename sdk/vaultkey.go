@@ -83,7 +83,7 @@ func (v *vault) isOld() bool {
 // verify verifies the key of the vault with the key of the log, and keeps it. Nothing is
 // sealed to another key (threat 51).
 func (v *vault) verify(ctx context.Context, caps wire.Capabilities) (*vaultKey, error) {
-	k := &vaultKey{stated: *caps.Vault, service: caps.ContractID, verified: time.Now()}
+	k := &vaultKey{stated: caps.Vault.VaultKey, service: caps.ContractID, verified: time.Now()}
 	switch {
 	case k.stated.KEM != format.SealedKeyKEM:
 		return nil, refuseVault(

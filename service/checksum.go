@@ -3,28 +3,23 @@ package service
 import (
 	"context"
 
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/groups"
-	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Checksum distinguishes versions of a group's key, and has its inputs. It attests
-// nothing.
-type Checksum struct {
-	Sum         string // hex SHA-256 of Input
-	Measurement string // of the code that handles keys
-	Group       string
-	KeyVersion  int64 // 1, and one more for each revocation
-	Input       []byte
-}
-
-// Checksum returns the checksum of a group that its members see, with its inputs.
-func (s *Service) Checksum(ctx context.Context, group string) (c Checksum, err error) {
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		g, err := groups.Get(ctx, tx, group)
-		c = Checksum{keys.Checksum(g.ID, g.KeyVersion), keys.Measurement(), g.ID, g.KeyVersion,
-			keys.ChecksumInput(g.ID, g.KeyVersion)}
+// Checksum returns what the checksum of a group, which anybody may ask for, is computed from.
+func (s *Service) Checksum(ctx context.Context, group string) (c chain.GroupChecksum, err error) {
+	var g groups.Group
+	err = s.store.Read(ctx, func(tx *store.Tx) (err error) {
+		g, err = groups.Get(ctx, tx, group)
 		return err
 	})
-	return c, err
+	if err != nil {
+		return c, err
+	}
+	return s.files.Checksum(ctx, g)
 }
+
+// Measurement is hex SHA-256 of the program that keeps the keys, as it says itself.
+func (s *Service) Measurement() string { return s.keys.Measurement() }

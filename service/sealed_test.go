@@ -50,7 +50,7 @@ func (r *running) vaultKey() *wire.VaultKey {
 	if err := json.Unmarshal([]byte(body), &out); err != nil || out.Vault == nil {
 		r.t.Fatalf("capabilities: %+v, %v", out, err)
 	}
-	return out.Vault
+	return &out.Vault.VaultKey
 }
 
 // seals makes an item for a group.

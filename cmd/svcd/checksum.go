@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -16,8 +17,9 @@ func newChecksum(s *settings) *cobra.Command {
 		Args: oneArg("GROUP"),
 		Long: `Print the answer to get_group_checksum for a group, the input of the checksum, and a
 shell command that computes the checksum without this program. The checksum changes
-with every revocation, because a revocation rotates the key of the group. The checksum
-proves nothing about the program that handles the keys: anybody can compute it.`,
+with every revocation, because a revocation rotates the key of the group, with the program
+that keeps the keys, and with svcd rotate-upload-key. That this program runs is the word of
+the operator: the measurement is the SHA-256 of svcvault, which a release publishes.`,
 		Example: "  svcd checksum team --data ./data\n  svcd checksum team --data ./data | sed -n 's/^command *//p' " +
 			"| sh",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
@@ -25,24 +27,10 @@ proves nothing about the program that handles the keys: anybody can compute it.`
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(s.stdout, "group        %q\nkey version  %d\nmeasurement  %s\nchecksum     %s\n"+
-				"command      printf '%s' | sha256sum\n",
-				c.Group, c.KeyVersion, c.Measurement, c.Sum, octal(c.Input))
+			fmt.Fprintf(s.stdout, "group        %q\nkey version  %d\nmeasurement  %s\nvault key    %x\n"+
+				"checksum     %s\ncommand      printf '%s' | sha256sum\n", c.Group, c.KeyVersion, c.Measurement,
+				sha256.Sum256(c.VaultKey), c.Sum(), strings.ReplaceAll(string(c.Text()), "\n", `\n`))
 			return nil
 		}),
 	}
-}
-
-// octal writes bytes for printf(1) between single quotes; letters and dashes
-// stay readable.
-func octal(raw []byte) string {
-	var b strings.Builder
-	for i, c := range raw {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' && i > 0 {
-			b.WriteByte(c)
-			continue
-		}
-		fmt.Fprintf(&b, "\\%03o", c)
-	}
-	return b.String()
 }

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,8 +77,8 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 	if function == nil {
 		t.Fatal("service/LEDGER.md has no shell function")
 	}
-	example := regexp.MustCompile(`(?m)^    \$ checksum team 1\n    ([0-9a-f]{64})  -$`).FindSubmatch(text)
-	if got := firstWord(t, string(function[1])+"checksum team 1"); example == nil || got != string(example[1]) {
+	example := regexp.MustCompile(`(?m)^    \$ checksum team 1 0000 AAAA\n    ([0-9a-f]{64})  -$`).FindSubmatch(text)
+	if got := firstWord(t, string(function[1])+"checksum team 1 0000 AAAA"); example == nil || got != string(example[1]) {
 		t.Errorf("the example of service/LEDGER.md gives %s", got)
 	}
 
@@ -85,7 +89,8 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 	}
 	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir)), &made))
 	mustRun(t, "account", "create", "bob", "--data", dir)
-	svc, err := openService(t.Context(), service.Config{DataDir: dir, PublicURL: "http://127.0.0.1:1"})
+	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: "http://127.0.0.1:1",
+		Vault: (&settings{stderr: io.Discard}).vault})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +99,17 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 		wire.HeaderAccountID: {made.AccountID}}}
 	token := alice.post(wire.PathSessionToken, wire.SessionTokenRequest{AccountID: made.AccountID}).Token
 	alice.header = http.Header{"Authorization": {"Bearer " + token}}
+
+	keeper, err := os.ReadFile(filepath.Join(programs.Dir(t, "svcd"), vaultProgram))
+	ok(t, err)
+	w := httptest.NewRecorder()
+	svc.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.PathCapabilities, nil))
+	var said wire.Capabilities
+	ok(t, json.Unmarshal(w.Body.Bytes(), &said))
+	if said.Vault == nil || said.Vault.Measurement != fmt.Sprintf("%x", sha256.Sum256(keeper)) ||
+		!slices.Contains(said.Vault.Evidence, wire.Evidence{Kind: wire.EvidenceOperator}) {
+		t.Fatalf("the service says of its vault %+v", said.Vault)
+	}
 
 	for _, group := range []string{"team", "it's %d \\ \"$(x)\" `y`", "Grüße 1", strings.Repeat("x", 128)} {
 		alice.post(wire.PathTools+wire.OpRegisterGroup, wire.GroupRequest{GroupID: group})
@@ -109,7 +125,8 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 			if got := firstWord(t, command[1]); got != sum {
 				t.Errorf("%q version %d: the printed command gives %s, the service %s", group, version, got, sum)
 			}
-			if got := firstWord(t, string(function[1])+`checksum "$@"`, group, fmt.Sprint(version)); got != sum {
+			if got := firstWord(t, string(function[1])+`checksum "$@"`, group, fmt.Sprint(version),
+				said.Vault.Measurement, said.Vault.PublicKey); got != sum {
 				t.Errorf("%q version %d: the documented function gives %s, the service %s", group, version, got, sum)
 			}
 			if told[sum] {

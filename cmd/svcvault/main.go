@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -144,7 +147,11 @@ func isLeft(ctx context.Context, path string) bool {
 
 // serve reads the master key, says so in a line, and answers until ctx ends.
 func serve(ctx context.Context, l net.Listener, s vaultwire.Setup) error {
-	v, err := vault.New(ctx, s.From, s.Next, time.Now)
+	measurement, err := measure()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	v, err := vault.New(ctx, s.From, s.Next, measurement, time.Now)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -159,4 +166,18 @@ func serve(ctx context.Context, l net.Listener, s vaultwire.Setup) error {
 	}
 	tell(vaultwire.Start{})
 	return vaultwire.Serve(ctx, l, v)
+}
+
+// measure returns hex SHA-256 of the program that this process runs, also where its file was replaced since.
+func measure() (string, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("measure this program: %w", err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", fmt.Errorf("measure this program: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -68,7 +68,7 @@ func TestThreat20WycheproofJSONWebSignatures(t *testing.T) {
 func vaultWith(t *testing.T, secret []byte) *vault.Vault {
 	t.Helper()
 	from := vaultwire.InDirectory(t.TempDir())
-	v, err := vault.New(t.Context(), from, vaultwire.Source{}, time.Now)
+	v, err := vault.New(t.Context(), from, vaultwire.Source{}, "", time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

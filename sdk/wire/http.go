@@ -157,9 +157,9 @@ type Capabilities struct {
 	// Fees maps an action ("upload", "retrieve", "register_group", …) to its
 	// price in yocto (10^-24 of the native token) as a decimal string.
 	Fees map[string]string `json:"fees,omitempty"`
-	// Vault is the key that file keys are sealed to. It is null while the service cannot open sealed uploads:
+	// Vault has the key that file keys are sealed to. It is null while the service cannot open sealed uploads:
 	// it takes the others then.
-	Vault *VaultKey `json:"vault"`
+	Vault *Vault `json:"vault"`
 }
 
 // Error is the body of every answer that is not 2xx.

@@ -62,7 +62,24 @@ const (
 	CodeJournalEnded = "JOURNAL_ENDED"
 )
 
-// VaultKey is the public key of the vault, in [Capabilities]. Signature is Ed25519 by the key of
+// Vault is what a service says of the vault that keeps its keys, in [Capabilities].
+type Vault struct {
+	VaultKey
+	// Measurement is hex SHA-256 of the program that keeps the keys: svcvault, whose digest a release publishes.
+	Measurement string `json:"measurement"`
+	// Evidence is what shows that Measurement is true. Clients pass over kinds that they do not know.
+	Evidence []Evidence `json:"evidence"`
+}
+
+// Evidence is one reason to believe a measurement.
+type Evidence struct {
+	Kind string `json:"kind"` // an Evidence… constant
+}
+
+// EvidenceOperator is the word of the operator: the program measured itself, and no hardware vouches for it.
+const EvidenceOperator = "operator"
+
+// VaultKey is the public key of the vault. Signature is Ed25519 by the key of
 // the ledger's log over its text, see package chain.
 type VaultKey struct {
 	Epoch     int64  `json:"epoch"`

@@ -10,7 +10,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
-	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
@@ -148,7 +147,8 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 		if !known {
 			return nil, nil
 		}
-		return keys.Checksum(g.ID, g.KeyVersion), nil
+		c, err := s.Files.Checksum(ctx, g)
+		return c.Sum(), err
 	case "get_group_retention":
 		if !g.RetentionDays.Valid {
 			return nil, nil

@@ -160,7 +160,7 @@ func (s *server) capabilities(w http.ResponseWriter, r *http.Request) {
 	out := wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Dialect: wire.Ours, MaxFileBytes: s.MaxWholeBytes, MaxBlocksBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()}
 	var err error
-	if out.Vault, err = s.Files.VaultKey(r.Context()); err != nil { // clients can do without
+	if out.Vault, err = s.Files.Vault(r.Context()); err != nil { // clients can do without
 		out.Vault = nil
 		s.Logger.Warn("sealed uploads are not taken", "request", ledger.RequestID(r.Context()), "cause", err.Error())
 	}

@@ -32,8 +32,8 @@ import (
 // everything. The id is spent from then on: the same upload again gives the first answer again, also after the file was
 // deleted, and any other is refused.
 
-// VaultKey returns the key that clients seal file keys to, signed by the log.
-func (f *Files) VaultKey(ctx context.Context) (*wire.VaultKey, error) {
+// Vault tells of the vault: the key that clients seal file keys to, signed by the log, and its measurement.
+func (f *Files) Vault(ctx context.Context) (*wire.Vault, error) {
 	var e keys.Epoch
 	var signature []byte
 	err := f.store.Read(ctx, func(tx *store.Tx) (err error) {
@@ -47,9 +47,22 @@ func (f *Files) VaultKey(ctx context.Context) (*wire.VaultKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("publish the key of the vault: %w", err)
 	}
-	return &wire.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM,
+	key := wire.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM,
 		PublicKey: base64.StdEncoding.EncodeToString(e.Public), NotAfter: e.NotAfter.Unix(),
-		Signature: base64.StdEncoding.EncodeToString(signature)}, nil
+		Signature: base64.StdEncoding.EncodeToString(signature)}
+	return &wire.Vault{VaultKey: key, Measurement: f.keys.Measurement(),
+		Evidence: []wire.Evidence{{Kind: wire.EvidenceOperator}}}, nil
+}
+
+// Checksum returns what the checksum of a group is computed from.
+func (f *Files) Checksum(ctx context.Context, g groups.Group) (c chain.GroupChecksum, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		e, err := f.keys.Epoch(ctx, tx, f.ledger.Now())
+		c = chain.GroupChecksum{Measurement: f.keys.Measurement(), VaultKey: e.Public, Group: g.ID,
+			KeyVersion: g.KeyVersion}
+		return err
+	})
+	return c, err
 }
 
 // Frame is an upload with its content in memory.

@@ -143,6 +143,13 @@ func (k *Keys) MasterName() string {
 	return k.kept.Master
 }
 
+// Measurement is what the vault says of its program, see [wire.Vault].
+func (k *Keys) Measurement() string {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.kept.Measurement
+}
+
 // versions returns the keys of a purpose, the newest first.
 func (k *Keys) versions(purpose string) (list []vaultwire.Key) {
 	k.mu.RLock()

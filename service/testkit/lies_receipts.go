@@ -189,7 +189,7 @@ func vaultLies() (list []Lie) {
 		list = append(list, Lie{Name: "vault's key: " + name, On: OnVault, Threat: 51, Path: wire.PathCapabilities,
 			Want: sdk.ErrCorrupt, Proven: proven,
 			Mutate: func(w *World, next http.Handler) http.Handler {
-				return Changed(next, func(c *wire.Capabilities) { change(w, c.Vault) })
+				return Changed(next, func(c *wire.Capabilities) { change(w, &c.Vault.VaultKey) })
 			}})
 	}
 	signed := func(name, proven string, change func(k *wire.VaultKey)) { // the log of the service itself signs it

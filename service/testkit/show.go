@@ -145,7 +145,7 @@ func (s *Server) showing(l *Log, next http.Handler) http.Handler {
 			}
 			public, err := decode64(caps.Vault.PublicKey)
 			s.must(err)
-			l.SignVault(caps.Vault, public)
+			l.SignVault(&caps.Vault.VaultKey, public)
 			writeJSON(w, http.StatusOK, caps)
 		case records(r.URL.Path):
 			answer := record(next, r)

@@ -176,6 +176,7 @@ func (v *Vault) at(k vaultwire.Key) (int, bool) {
 
 // kept tells all keys.
 func (v *Vault) kept(master Master) (a vaultwire.Kept, err error) {
+	a.Measurement = v.measurement
 	if a.Master, err = master.Name(); err != nil {
 		return a, err
 	}

@@ -32,10 +32,11 @@ const keyBytes = vaultwire.KeyBytes
 type Vault struct {
 	locked.Redacted
 
-	source vaultwire.Source
-	other  vaultwire.Source // of a master key that may be brought in; zero = none
-	now    func() time.Time
-	hold   cipher.AEAD // of keys on their way to their places
+	source      vaultwire.Source
+	other       vaultwire.Source // of a master key that may be brought in; zero = none
+	measurement string
+	now         func() time.Time
+	hold        cipher.AEAD // of keys on their way to their places
 
 	mu      sync.RWMutex // guards the rest
 	master  Master
@@ -46,9 +47,10 @@ type Vault struct {
 	signers map[int64]ed25519.PrivateKey  // of the log, likewise
 }
 
-// New reads the master key. next is that of another one, which may be brought in; zero = none. now is the clock by
-// which epochs and tokens end.
-func New(ctx context.Context, source, next vaultwire.Source, now func() time.Time) (*Vault, error) {
+// New reads the master key. next is that of another one, which may be brought in; zero = none. measurement is what the
+// vault says of its program: hex SHA-256. now is the clock by which epochs and tokens end.
+func New(ctx context.Context, source, next vaultwire.Source, measurement string, now func() time.Time) (*Vault,
+	error) {
 	master, err := ReadMaster(ctx, source)
 	if err != nil {
 		return nil, err
@@ -59,8 +61,9 @@ func New(ctx context.Context, source, next vaultwire.Source, now func() time.Tim
 	if err != nil {
 		return nil, err
 	}
-	return &Vault{source: source, other: next, now: now, hold: hold, master: master, inUse: map[string]int64{},
-		secrets: map[int64]*format.VaultSecret{}, signers: map[int64]ed25519.PrivateKey{}}, nil
+	return &Vault{source: source, other: next, measurement: measurement, now: now, hold: hold, master: master,
+		inUse: map[string]int64{}, secrets: map[int64]*format.VaultSecret{},
+		signers: map[int64]ed25519.PrivateKey{}}, nil
 }
 
 // newGCM makes an AEAD whose output begins with its random nonce.

@@ -55,7 +55,7 @@ func behindASocket(t *testing.T, v *vault.Vault) vaultwire.Vault {
 func started(t *testing.T, w way, now func() time.Time) (vaultwire.Vault, []vaultwire.Row, vaultwire.Source) {
 	t.Helper()
 	from := vaultwire.InDirectory(t.TempDir())
-	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, now)
+	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, "", now)
 	must(t, err)
 	v := w(t, inside)
 	var list []vaultwire.Key
@@ -108,7 +108,7 @@ func wrap(t *testing.T, w way) {
 		t.Error("wrapped 31 bytes")
 	}
 
-	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, time.Now) // as after a restart
+	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, "", time.Now) // as after a restart
 	must(t, err)
 	second := w(t, inside)
 	_, err = second.Keep(t.Context(), vaultwire.Keep{Rows: rows})
@@ -267,7 +267,7 @@ func tokens(t *testing.T, w way) {
 // has.
 func TestKeysOfOneDatabase(t *testing.T) {
 	v, rows, from := started(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v }, time.Now)
-	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, time.Now) // with the same master key
+	inside, err := vault.New(t.Context(), from, vaultwire.Source{}, "", time.Now) // with the same master key
 	must(t, err)
 	other, err := inside.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeFiles,
 		Version: 1}}})

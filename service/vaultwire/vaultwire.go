@@ -190,8 +190,9 @@ type (
 	}
 	// Kept is all keys that the vault has.
 	Kept struct {
-		Master string // name of the master key
-		Keys   []Key
+		Master      string // name of the master key
+		Measurement string // of the program that keeps the keys, as it says itself: hex SHA-256
+		Keys        []Key
 	}
 	// Make asks for random keys.
 	Make struct{ Keys []Key }
