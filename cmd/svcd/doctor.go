@@ -248,6 +248,7 @@ func checkParts(ctx context.Context, svc *service.Service) []cli.Finding {
 		add(cli.Warned("rotation", "another master key is being brought in: two open the database until that is "+
 			"finished", next))
 	}
+	add(cli.Passed("vault", "keeps the keys; SHA-256 of its program "+svc.Measurement()))
 	last, err := svc.LastRecord(ctx)
 	switch ahead := time.Until(last); {
 	case err != nil:

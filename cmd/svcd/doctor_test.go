@@ -5,9 +5,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -82,6 +84,11 @@ func TestDoctorBesideAHealthyService(t *testing.T) {
 	}
 	if code != exitOK {
 		t.Errorf("exit %d", code)
+	}
+	keeper, err := os.ReadFile(filepath.Join(programs.Dir(t, "svcd"), vaultProgram))
+	ok(t, err)
+	if digest := fmt.Sprintf("%x", sha256.Sum256(keeper)); !strings.HasSuffix(got["vault"].Detail, digest) {
+		t.Errorf("the vault's program is %s, doctor says %+v", digest, got["vault"])
 	}
 	out, _, _ := execute(t, "doctor", "--data", dir, "--public-url", url)
 	if !strings.Contains(out, "✓ file store") || strings.Contains(out, "✗") {

@@ -167,6 +167,7 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 	add(checkDialect(ctx, c))
 	add(checkFiles(ctx, c))
 	add(checkProofs(ctx, c))
+	add(checkVault(ctx, c))
 	if _, err := c.AuthStatus(ctx); err != nil {
 		return append(findings, failed("sign-in", err, ""))
 	}
@@ -265,6 +266,23 @@ func checkProofs(ctx context.Context, c *sdk.Client) cli.Finding {
 	}
 	return cli.Passed("proofs", fmt.Sprintf("the service proves what it lists; %s seen, pinned key %s",
 		plural(int(t.Size), "signed record"), escapeText(t.Key)))
+}
+
+// checkVault tells who keeps the keys, and what of it is proven.
+func checkVault(ctx context.Context, c *sdk.Client) cli.Finding {
+	const check = "vault"
+	caps, err := c.Capabilities(ctx)
+	switch {
+	case err != nil:
+		return failed(check, err, "")
+	case !caps.Dialect.IsOurs():
+		return cli.Passed(check, "the hosted service says that a trusted execution environment keeps the keys; "+
+			"nothing is proven here")
+	case caps.Vault == nil:
+		return cli.Passed(check, "the service says nothing of it now")
+	}
+	return cli.Passed(check, fmt.Sprintf("svcvault with the SHA-256 %s keeps the keys: the operator's word, no "+
+		"hardware proves it", escapeText(caps.Vault.Measurement)))
 }
 
 // proofWords is what checkProofs tells, for a mount.
