@@ -63,7 +63,8 @@ func apply(files map[string]*bytes.Buffer, s diskStep) error {
 	case "write":
 		files[s.name].Write(s.data)
 	case "cut":
-		files[s.name].Truncate(int(s.size))
+		// A copy: who has the file open reads what was there, see open.
+		files[s.name] = bytes.NewBuffer(bytes.Clone(files[s.name].Bytes()[:s.size]))
 	case "rename":
 		if files[s.name] == nil {
 			return fs.ErrNotExist
@@ -123,7 +124,7 @@ func (d *memDisk) open(name string) (oldFile, error) {
 	if f == nil {
 		return nil, fs.ErrNotExist
 	}
-	return counted{bytes.NewReader(bytes.Clone(f.Bytes())), &d.read}, nil
+	return counted{bytes.NewReader(f.Bytes()), &d.read}, nil // no step changes these bytes
 }
 
 // counted counts the bytes that are read.
@@ -181,7 +182,8 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 	content, synced := map[int][]byte{}, map[int]int{}
 	for name, text := range d.start {
 		id := -1 - len(ids)
-		files[name], ids[name], content[id], synced[id] = bytes.NewBuffer(bytes.Clone(text)), id, text, len(text)
+		files[name], ids[name] = bytes.NewBuffer(bytes.Clone(text)), id
+		content[id], synced[id] = bytes.Clone(text), len(text)
 	}
 	durable := maps.Clone(ids)
 	var unsynced []diskStep
@@ -195,7 +197,7 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 			content[i] = nil
 			unsynced = append(unsynced, diskStep{kind: "link", name: s.name, data: []byte(fmt.Sprint(i))})
 		case "write":
-			content[ids[s.name]] = append(bytes.Clone(content[ids[s.name]]), s.data...)
+			content[ids[s.name]] = append(content[ids[s.name]], s.data...)
 		case "cut":
 			content[ids[s.name]] = content[ids[s.name]][:s.size]
 			synced[ids[s.name]] = min(synced[ids[s.name]], int(s.size))

@@ -123,8 +123,11 @@ func (s *served) wantContent(ref sdk.Ref, want []byte) {
 		s.t.Fatal(err)
 	}
 	defer b.Close()
-	var got []byte
+	if n := b.Layout().Size; n != int64(len(want)) {
+		s.t.Fatalf("it holds %d bytes, want %d", n, len(want))
+	}
 	pool := mem.NewPool()
+	rest := want
 	for i := range b.Layout().Blocks() {
 		buf, err := pool.Get(0)
 		if err != nil {
@@ -133,11 +136,14 @@ func (s *served) wantContent(ref sdk.Ref, want []byte) {
 		if err := b.Read(s.t.Context(), i, []*mem.Buffer{buf}); err != nil {
 			s.t.Fatal(err)
 		}
-		got = append(got, buf.Bytes()...)
+		if !bytes.HasPrefix(rest, buf.Bytes()) {
+			s.t.Fatalf("it holds other bytes in block %d", i)
+		}
+		rest = rest[len(buf.Bytes()):]
 		buf.Release()
 	}
-	if !bytes.Equal(got, want) {
-		s.t.Errorf("it holds %d bytes, want %d, or others", len(got), len(want))
+	if len(rest) > 0 {
+		s.t.Errorf("it holds %d bytes, want %d", len(want)-len(rest), len(want))
 	}
 }
 
