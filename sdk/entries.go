@@ -33,39 +33,6 @@ func footprints(rows []wire.TransactionRow) (bytes int64) {
 	return bytes
 }
 
-// eachPage calls take with each page of records. next returns the AfterSeq of the page that
-// follows a row. A service can always send one more page (threat 8): while eachPage runs, all of
-// them count as memory of lists.
-func (h *chains) eachPage(ctx context.Context, request wire.TransactionsRequest, next func(wire.TransactionRow) int64,
-	take func([]wire.TransactionRow) error) error {
-	end, err := h.c.lists.begin(ctx, h.c.lists.whole)
-	if err != nil {
-		return err
-	}
-	defer end()
-	held := int64(0)
-	defer func() { _ = h.c.lists.hold(-held) }()
-	for {
-		p, more, err := h.page(ctx, &request)
-		if err != nil {
-			return err
-		}
-		size := footprints(p.rows)
-		held += size
-		if err := h.c.lists.hold(size); err != nil {
-			return err
-		}
-		if err := take(p.rows); err != nil || !more {
-			return err
-		}
-		last := next(p.rows[len(p.rows)-1])
-		if last <= request.AfterSeq {
-			return call.Malformed(errors.New("its pages do not advance"))
-		}
-		request.AfterSeq = last
-	}
-}
-
 // footprint returns about how much memory a row takes, in bytes.
 func footprint(row *wire.TransactionRow) int64 {
 	n := rowBytes + len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) +

@@ -1,9 +1,13 @@
 package sdk_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -126,5 +130,60 @@ func TestThreat8FoldersOfNames(t *testing.T) {
 	}
 	if held := c.ListMemory(); held != 0 {
 		t.Errorf("%d bytes are held afterwards", held)
+	}
+}
+
+// TestThreat8VerifyHoldsOnePage: a history that is verified takes the memory of one page, however long it is, and each
+// page is checked: that it follows the one before, and that the log has its records.
+func TestThreat8VerifyHoldsOnePage(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	alice := s.Account("alice", "10")
+	c := s.Client(t, alice)
+	g := c.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.AddChanges(alice, "g", wire.MaxPageRows)
+	pages, change := 0, func(*wire.TransactionsRequest, *wire.TransactionRow) {}
+	s.Disturb(listPath, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			raw, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(raw))
+			var asked wire.TransactionsRequest
+			if err := json.Unmarshal(raw, &asked); err != nil || asked.Kinds != wire.KindsAll {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if pages++; c.ListMemory() != 0 {
+				t.Errorf("while page %d is asked for, %d bytes are held", pages, c.ListMemory())
+			}
+			testkit.Changed(next, func(answer *struct {
+				Result []wire.TransactionRow `json:"result"`
+			}) {
+				change(&asked, &answer.Result[len(answer.Result)-1])
+			}).ServeHTTP(w, r)
+		})
+	})
+	report, err := g.Verify(t.Context())
+	if err != nil || report.Rows != wire.MaxPageRows+1 || pages != 2 {
+		t.Errorf("%+v of %d pages, %v", report, pages, err)
+	}
+	var earlier wire.TransactionRow // the last one of the first page
+	for name, lie := range map[string]func(*wire.TransactionRow){
+		"another account": func(row *wire.TransactionRow) { row.UserID = "bob.svc.testnet" },
+		"another place":   func(row *wire.TransactionRow) { row.Place-- },
+		"an earlier one":  func(row *wire.TransactionRow) { *row = earlier },
+	} {
+		change = func(asked *wire.TransactionsRequest, row *wire.TransactionRow) {
+			if asked.AfterSeq == 0 {
+				earlier = *row
+			} else {
+				lie(row)
+			}
+		}
+		if _, err := g.Verify(t.Context()); !errors.Is(err, sdk.ErrCorrupt) {
+			t.Errorf("the last record of the last page is %s: %v", name, err)
+		}
 	}
 }

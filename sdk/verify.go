@@ -19,32 +19,51 @@ import (
 //
 // Records is free. Members only; it needs the API key. Errors: [ErrUnsupported] at a
 // service without signed checkpoints, [ErrNotFound], [ErrNotAuthorized].
-func (g Group) Records(ctx context.Context) ([]chain.Row, error) {
-	rows, err := g.ledgerRows(ctx)
-	return rows, g.wrap("list records", err)
-}
-
-func (g Group) ledgerRows(ctx context.Context) ([]chain.Row, error) {
-	if err := g.c.caps.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
-		return nil, err
-	}
-	var all []chain.Row
-	request := wire.TransactionsRequest{GroupID: string(g.ID), Kinds: wire.KindsAll, Layouts: layouts}
-	err := g.c.chains.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq },
-		func(page []wire.TransactionRow) error {
-			for _, row := range page {
-				r, err := proofRow(row)
-				if err != nil {
-					return call.Malformed(fmt.Errorf("row %d: %w", row.Seq, err))
-				}
-				all = append(all, r)
-			}
-			return nil
-		})
+func (g Group) Records(ctx context.Context) (all []chain.Row, err error) {
+	held := int64(0)
+	defer func() { _ = g.c.lists.hold(-held) }()
+	err = g.eachPage(ctx, func(page []chain.Row, size int64) error {
+		all, held = append(all, page...), held+size
+		return g.c.lists.hold(size)
+	})
 	if err != nil {
-		return nil, err
+		return nil, g.wrap("list records", err)
 	}
 	return all, nil
+}
+
+// eachPage gives take the records of the group, page by page, with about how much memory a page takes, in bytes. A
+// service can always send one more page (threat 8): take counts what it keeps as memory of lists.
+func (g Group) eachPage(ctx context.Context, take func(page []chain.Row, size int64) error) error {
+	if err := g.c.caps.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
+		return err
+	}
+	end, err := g.c.lists.begin(ctx, g.c.lists.whole)
+	if err != nil {
+		return err
+	}
+	defer end()
+	request := wire.TransactionsRequest{GroupID: string(g.ID), Kinds: wire.KindsAll, Layouts: layouts}
+	for {
+		p, more, err := g.c.chains.page(ctx, &request)
+		if err != nil {
+			return err
+		}
+		rows := make([]chain.Row, len(p.rows))
+		for i, row := range p.rows {
+			if rows[i], err = proofRow(row); err != nil {
+				return call.Malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+			}
+			if row.Seq <= request.AfterSeq {
+				return call.Malformed(&proof.Refusal{Row: row.Seq, Text: fmt.Sprintf("listed after record %d",
+					request.AfterSeq)})
+			}
+			request.AfterSeq = row.Seq
+		}
+		if err := take(rows, footprints(p.rows)); err != nil || !more {
+			return err
+		}
+	}
 }
 
 // mergePatience is how long after a listed record a checkpoint must hold it.
@@ -79,17 +98,28 @@ func (g Group) verifyLedger(ctx context.Context) (report proof.Report, err error
 	if err != nil {
 		return report, err
 	}
-	view := g.c.memory.Group(string(g.ID))
 	report.Files = len(entries)
-	rows, err := g.ledgerRows(ctx)
+	check := proof.Checker{Fetch: g.c.log.fetch, Log: log, Patience: mergePatience}
+	now, err := check.Check(ctx, before, nil)
 	if err != nil {
-		return report, err
-	}
-	report.Rows = len(rows)
-	if err := confirm(rows, chain.OfGroup(string(g.ID)), view); err != nil {
 		return report, g.c.log.refusal(ctx, log, err)
 	}
-	now, err := proof.Checker{Fetch: g.c.log.fetch, Log: log, Patience: mergePatience}.Check(ctx, before, rows)
+	chained := confirming{name: chain.OfGroup(string(g.ID)), view: g.c.memory.Group(string(g.ID))}
+	err = g.eachPage(ctx, func(page []chain.Row, size int64) (err error) {
+		defer func() { _ = g.c.lists.hold(-size) }()
+		if err := g.c.lists.hold(size); err != nil {
+			return err
+		}
+		report.Rows += len(page)
+		if err := chained.page(page); err != nil {
+			return err
+		}
+		now, err = check.Check(ctx, now, page)
+		return err
+	})
+	if err == nil {
+		err = chained.end()
+	}
 	if err != nil {
 		return report, g.c.log.refusal(ctx, log, err)
 	}
@@ -98,26 +128,34 @@ func (g Group) verifyLedger(ctx context.Context) (report proof.Report, err error
 	return report, nil
 }
 
-// confirm checks that rows contain the chain that the list was verified against, up to
-// view.
-func confirm(rows []chain.Row, name string, view chain.Place) error {
-	var at chain.Place
+// confirming checks, page by page, that records contain the chain that a list was verified against, up to view.
+type confirming struct {
+	name string // of the chain
+	view chain.Place
+	at   chain.Place
+}
+
+func (c *confirming) page(rows []chain.Row) error {
 	for i := range rows {
 		r := &rows[i].Record
-		if chain.Of(r.Kind, r.Account, r.Group) != name {
+		if chain.Of(r.Kind, r.Account, r.Group) != c.name {
 			continue
 		}
-		at = chain.PlaceOf(r)
-		if at.Number == view.Number && at != view {
+		c.at = chain.PlaceOf(r)
+		if c.at.Number == c.view.Number && c.at != c.view {
 			return &proof.Refusal{Row: r.Seq, Text: "this record, or an earlier one, is not the one from which the " +
 				"files are listed"}
 		}
 	}
-	if at.Number < view.Number {
-		return &proof.Refusal{Text: fmt.Sprintf("%d records are listed here, and the files are listed from %d",
-			at.Number, view.Number)}
-	}
 	return nil
+}
+
+func (c *confirming) end() error {
+	if c.at.Number >= c.view.Number {
+		return nil
+	}
+	return &proof.Refusal{Text: fmt.Sprintf("%d records are listed here, and the files are listed from %d",
+		c.at.Number, c.view.Number)}
 }
 
 // proofRow converts a row to a record with its hash. The group comes from the row, because

@@ -205,19 +205,34 @@ func (s *Server) World() sdktest.World {
 }
 
 // AddRecords puts records of uploads into the ledger, one for each name, without content: a list shows them,
-// and they take no request each. The service signs them in parts: a list waits for no more than a few rows.
+// and they take no request each.
 func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
+	s.tb.Helper()
+	s.append(g, len(names), func(i int) chain.Record {
+		o := OpeningFor(names[i])
+		return chain.Record{Kind: chain.KindRecord, Account: string(a.ID), Group: string(g), Ref: fmt.Sprint("record-", i),
+			FileHash: o.Commitment(), Detail: names[i]}
+	})
+}
+
+// AddChanges puts records of a group into the ledger that are about none of its files.
+func (s *Server) AddChanges(a Account, g sdk.GroupID, count int) {
+	s.tb.Helper()
+	s.append(g, count, func(int) chain.Record {
+		return chain.Record{Kind: chain.KindKeep, Account: string(a.ID), Group: string(g)}
+	})
+}
+
+// append puts records into the chain of a group. The service signs them in parts: a list waits for no more than a few
+// rows.
+func (s *Server) append(g sdk.GroupID, count int, record func(i int) chain.Record) {
 	s.tb.Helper()
 	const rows = 1000
 	l := ledger.New(s.cfg.Fees, ledger.Bounds{}, s.cfg.Now)
-	for from := 0; from < len(names); from += rows {
+	for from := 0; from < count; from += rows {
 		s.must(s.store().Write(context.Background(), ledger.In(string(g)), func(tx *store.Tx) error {
-			for i, name := range names[from:min(from+rows, len(names))] {
-				o := OpeningFor(name)
-				_, err := l.Append(context.Background(), tx, chain.Record{Kind: chain.KindRecord, Account: string(a.ID),
-					Group: string(g), Ref: fmt.Sprint("record-", from+i),
-					FileHash: o.Commitment(), Detail: name})
-				if err != nil {
+			for i := from; i < min(from+rows, count); i++ {
+				if _, err := l.Append(context.Background(), tx, record(i)); err != nil {
 					return err
 				}
 			}
