@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -210,14 +211,14 @@ func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger,
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
-		content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1, 1)`,
 		ref, group, r.Seq, r.Seq, r.Seq, r.Tx, s.account, r.FileHash, r.TimeNS, name, ref, len(name)+format.Overhead,
 		sum[:])
 	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO openings (seq, sealed) VALUES (?, ?)", r.Seq,
-		make([]byte, chain.OpeningBytes+format.Overhead))
+		bytes.Repeat([]byte{1}, chain.OpeningBytes+format.Overhead))
 	return err
 }
 
@@ -250,11 +251,13 @@ func (w *world) growNames(*system) (growing, error) {
 	const group, perFolder = "names", 100
 	g := growing{title: "Names of a group, each question proven", x: "files",
 		columns: []string{"tree built, ms", "one file, ms", "its requests", "its KiB", "folder of 100, ms",
-			"its requests", "its KiB", "memory of svcd, MiB"},
+			"its requests", "its KiB", "memory of svcd, MiB", "ledger --verify, ms", "its MiB", "svcd audit, ms",
+			"its MiB"},
 		note: fmt.Sprintf("Each client has signed in, and has seen nothing else. One file is sdk's `Stat`, which also "+
 			"proves the record in the log; a folder is `Children`. KiB is what both directions carry beside the heads "+
 			"of HTTP. The tree of names is built once, in the background, and then follows; until then a client is "+
-			"told to list. The files are records without content, in folders of %d.", perFolder)}
+			"told to list. svcfs ledger --verify checks the group, svcd audit the whole ledger with the groups of the "+
+			"tables above: MiB is the most that the program had. The files are records without content, in folders of %d.", perFolder)}
 	folder := func(i int) string { return fmt.Sprintf("folder-%05d", i/perFolder) }
 	ctx := context.Background()
 	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {
@@ -297,9 +300,40 @@ func (w *world) growNames(*system) (growing, error) {
 			figures = append(figures, taken...)
 		}
 		figures = append(figures, mib(statusBytes(w.svc.process.cmd.Process.Pid, "VmRSS:")))
+		for _, check := range [][]string{{"svcfs", "ledger", group, "--verify", "--list-memory", "16G"},
+			{"svcd", "audit", "--data", w.svc.data}} {
+			taken, most, err := w.svc.command(check[0], check[1:]...)
+			if err != nil {
+				return g, err
+			}
+			figures = append(figures, milliseconds(taken), mib(most))
+		}
 		g.rows = append(g.rows, row{float64(size), figures})
 	}
 	return g, nil
+}
+
+// command runs one of our programs as the account, and returns how long it took and the most memory that it had, in
+// bytes.
+func (s *service) command(program string, args ...string) (taken time.Duration, most int64, err error) {
+	cmd := exec.Command(filepath.Join(s.w.bin, program), args...)
+	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), "HOME="+s.w.path("home"), "SVC_URL="+s.url, "SVC_ACCOUNT_ID="+s.account,
+		"SVC_API_KEY_FILE="+s.keyFile)
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for { // its largest use by getrusage is that of this process, from before it ran the program
+		select {
+		case err = <-ended:
+			return time.Since(begin), most, err
+		case <-time.After(20 * time.Millisecond):
+			most = max(most, statusBytes(cmd.Process.Pid, "VmHWM:"))
+		}
+	}
 }
 
 // askOnce asks with a client that has signed in, and returns milliseconds, requests and KiB.
