@@ -22,7 +22,7 @@ import (
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	_, c := world(t, testkit.Ours)
-	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 3<<20 + 5} {
+	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 300<<10 + 5} {
 		content := make([]byte, size)
 		for i := range content {
 			content[i] = byte(i >> 3)
