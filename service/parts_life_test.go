@@ -182,8 +182,9 @@ func TestVerifyOfFilesInBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	quoted := func(v large) string { return " WHERE ref = '" + v.CID + "'" }
-	set("the ledger has another content", "UPDATE files SET content = '00' || substr(content, 3)"+quoted(first),
-		"UPDATE files SET content = '"+one("SELECT content FROM files"+quoted(first))+"'"+quoted(first), first)
+	content := one("SELECT content FROM files" + quoted(first))
+	set("the ledger has another content", "UPDATE files SET content = '"+content[2:]+content[:2]+"'"+quoted(first),
+		"UPDATE files SET content = '"+content+"'"+quoted(first), first)
 	set("a use is missing", "DELETE FROM part_uses WHERE part = '"+own.String()+"'",
 		"INSERT INTO part_uses (part, ref) VALUES ('"+own.String()+"', '"+second.CID+"')", second)
 	set("other blocks", "UPDATE parts SET blocks = '5-8' WHERE id = '"+shared.String()+"'",
