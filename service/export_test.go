@@ -6,6 +6,7 @@ import (
 
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/files"
 )
 
 // Sweep sweeps at once what [Service.Serve] sweeps once a minute.
@@ -20,4 +21,9 @@ func (s *Service) ExportFrom(ctx context.Context, w io.Writer, wrap func(blob.St
 	}
 	a.Blobs = wrap(a.Blobs)
 	return archive.Export(ctx, w, a, nil)
+}
+
+// OpenBlocks opens a file in blocks as a download of a member does.
+func (s *Service) OpenBlocks(ctx context.Context, account, group, ref string) (*files.InBlocks, error) {
+	return s.files.OpenBlocks(ctx, account, group, ref)
 }

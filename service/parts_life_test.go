@@ -3,6 +3,7 @@ package service_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/enginetest"
+	"github.com/svcfs/svcfs/service/fault"
 )
 
 const sealedBlock = block + format.Overhead
@@ -114,6 +116,25 @@ func TestBlocksThatNobodyUsesGo(t *testing.T) {
 	r.keepsParts("0-1,3,5", "2", "4")
 	alice.readsLarge(version)
 	r.clean(1)
+}
+
+// A download that finds its part gone says that the file was deleted, if it was: it began before.
+func TestDeletedBeforeItsFirstPartIsOpened(t *testing.T) {
+	t.Parallel()
+	r := runAtOnce(t)
+	alice := r.owner()
+	file := alice.savesAll("f", contentOf("a", 2))
+	b, err := r.svc.OpenBlocks(t.Context(), alice.id, "g", file.CID)
+	ok(t, err)
+	blocks := b.Reader(t.Context())
+	defer blocks.Close()
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": file.CID})
+	r.sweeps()
+	r.keepsParts()
+	var told *fault.Error
+	if err := blocks.Open(); !errors.As(err, &told) || told.Code != wire.CodeFileDeleted {
+		t.Errorf("%v", err)
+	}
 }
 
 // svcd verify follows a file from the ledger down to its blocks, and names every file that

@@ -151,7 +151,11 @@ func (f *Files) OpenBlocks(ctx context.Context, account, group, ref string) (*In
 	if err != nil {
 		return nil, err
 	}
-	return f.openBlocks(ctx, account, req, row)
+	b, err := f.openBlocks(ctx, account, req, row)
+	if err != nil {
+		return nil, f.unlessDeleted(ctx, account, req, err)
+	}
+	return b, nil
 }
 
 func (f *Files) openBlocks(ctx context.Context, account string, req wire.PrepareRetrieveRequest,
@@ -228,11 +232,11 @@ func (r *BlockReader) Open() error {
 		return err
 	}
 	for again := true; ; again = false {
+		var part io.ReadSeekCloser
 		info, at, err := r.b.partAt(r.ctx, run.Part.String(), block, sealed, r.begun)
-		if err != nil {
-			return err
+		if err == nil {
+			part, err = r.b.f.openBlob(r.ctx, info)
 		}
-		part, err := r.b.f.openBlob(r.ctx, info)
 		if errors.Is(err, fs.ErrNotExist) && again {
 			continue // the part may have moved to another blob
 		}
