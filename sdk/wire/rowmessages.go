@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"encoding/base64"
+	"fmt"
 	"strconv"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -114,6 +116,13 @@ type LivingResult struct {
 // ChainsLine begins the line of a checkpoint with the root of the tree of chains, in
 // base64.
 const ChainsLine = "svc-chains "
+
+// CheckpointText is the text of a checkpoint (c2sp.org/tlog-checkpoint) that a log signs: its name, the number of
+// records, the root of their tree, and that of the tree of chains.
+func CheckpointText(origin string, records int64, root, chains chain.Hash) string {
+	return fmt.Sprintf("%s\n%d\n%s\n%s%s\n", origin, records, base64.StdEncoding.EncodeToString(root[:]), ChainsLine,
+		base64.StdEncoding.EncodeToString(chains[:]))
+}
 
 // ChainInclusion proves the end of a chain at the time of a checkpoint.
 type ChainInclusion struct {

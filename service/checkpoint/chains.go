@@ -16,6 +16,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // freshness bounds the age of a record of a chain that is missing in the checkpoint
@@ -161,13 +162,13 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 func (l *Log) proof(ctx context.Context, c Checkpoint, file *os.File, q Question,
 	end ending) (p wire.ChainProof, err error) {
 	name := chain.OfGroup(q.Group)
-	s := chain.Statement{Chain: name, Place: end.Place}
+	s := chain.Stated{Statement: chain.Statement{Chain: name, Place: end.Place}, Kind: chain.StatedHead, Nonce: q.Nonce}
 	p.Checkpoint = string(c.Note)
-	p.Head, err = l.state(ctx, c.key, s, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })
+	p.Head, err = l.state(ctx, c.key, s)
 	if err == nil && end.names != nil {
 		p.Names = &wire.SignedNames{Root: hex.EncodeToString(end.names[:])}
-		p.Names.ChainHead, err = l.state(ctx, c.key, s,
-			func(s chain.Statement) []byte { return s.NamesText(q.Nonce, *end.names) })
+		s.Kind, s.Names = chain.StatedNames, *end.names
+		p.Names.ChainHead, err = l.state(ctx, c.key, s)
 	}
 	if err != nil {
 		return p, err
@@ -199,9 +200,8 @@ func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.Cha
 	if err != nil {
 		return nil, err
 	}
-	head, err := l.state(ctx, newest(keys),
-		chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}},
-		chain.Statement.ReceiptText)
+	head, err := l.state(ctx, newest(keys), chain.Stated{Kind: chain.StatedReceipt,
+		Statement: chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}})
 	return &head, err
 }
 
@@ -211,26 +211,24 @@ func (l *Log) SignPage(ctx context.Context, tx *store.Tx, q Question, at chain.P
 	if err != nil {
 		return nil, err
 	}
-	page, err := l.state(ctx, newest(keys), chain.Statement{Chain: chain.OfGroup(q.Group), Place: at},
-		func(s chain.Statement) []byte { return s.PageText(q.Nonce) })
+	page, err := l.state(ctx, newest(keys), chain.Stated{Kind: chain.StatedPage, Nonce: q.Nonce,
+		Statement: chain.Statement{Chain: chain.OfGroup(q.Group), Place: at}})
 	return &page, err
 }
 
-// SignVaultKey signs the key of the vault.
-func (l *Log) SignVaultKey(ctx context.Context, tx *store.Tx, k chain.VaultKey) (signature []byte, err error) {
+// SignEpoch signs a key for uploads of the vault.
+func (l *Log) SignEpoch(ctx context.Context, tx *store.Tx, e vaultwire.Epoch) (signature []byte, err error) {
 	keys, err := l.keys(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	k.Origin = l.origin
-	return newest(keys).Sign(ctx, k.Text())
+	return newest(keys).Sign(ctx, vaultwire.Sign{Origin: l.origin, Epoch: &e})
 }
 
 // state signs a statement now.
-func (l *Log) state(ctx context.Context, key Key, s chain.Statement,
-	text func(chain.Statement) []byte) (head wire.ChainHead, err error) {
-	s.Origin, s.TimeNS = l.origin, l.now().UnixNano()
-	signature, err := key.Sign(ctx, text(s))
+func (l *Log) state(ctx context.Context, key Key, s chain.Stated) (head wire.ChainHead, err error) {
+	s.TimeNS = l.now().UnixNano()
+	signature, err := key.Sign(ctx, vaultwire.Sign{Origin: l.origin, Statement: &s})
 	if err != nil {
 		return head, fmt.Errorf("sign the end of a chain: %w", err)
 	}

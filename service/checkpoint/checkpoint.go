@@ -17,7 +17,6 @@ package checkpoint
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,6 +37,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 	"github.com/svcfs/svcfs/service/witness"
 )
 
@@ -79,10 +79,12 @@ type Checkpoint struct {
 	key Key // that signed it; nil in one that was read
 }
 
-// Key signs for a log. The vault has the secret: nothing but signatures comes out of it.
+// Key signs for a log. The vault has the secret and writes what is signed: nothing but signatures comes out of it.
 type Key interface {
+	Version() int64
 	Public() ed25519.PublicKey
-	Sign(ctx context.Context, text []byte) ([]byte, error)
+	// Sign signs with this version of the key.
+	Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error)
 }
 
 // Keys returns the keys of a log as a transaction sees them, the oldest first. The
@@ -360,7 +362,8 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
 		return fmt.Errorf("compute root: %w", err)
 	}
-	s, err := newSigner(ctx, l.origin, c.key)
+	s, err := newSigner(ctx, c.key, vaultwire.Sign{Origin: l.origin,
+		Tree: &vaultwire.Tree{Records: c.N, Root: chain.Hash(c.Hash), Chains: c.Chains}})
 	if err != nil {
 		return err
 	}
@@ -388,8 +391,7 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
 
 // text is the body of a checkpoint: origin, size, root, root of the tree of chains.
 func (c Checkpoint) text() string {
-	return c.Origin + "\n" + strconv.FormatInt(c.N, 10) + "\n" + base64.StdEncoding.EncodeToString(c.Hash[:]) + "\n" +
-		wire.ChainsLine + base64.StdEncoding.EncodeToString(c.Chains[:]) + "\n"
+	return wire.CheckpointText(c.Origin, c.N, chain.Hash(c.Hash), c.Chains)
 }
 
 // parse reads a checkpoint that key signed, under whatever origin it has.
@@ -440,25 +442,24 @@ func verifierKey(origin string, key Key) (string, error) {
 	return note.NewEd25519VerifierKey(origin, key.Public())
 }
 
-// signer signs notes during one call.
+// signer signs one note.
 type signer struct {
 	note.Verifier
-	sign func(text []byte) ([]byte, error)
 	text string // the verifier key
+	sign func() ([]byte, error)
 }
 
-func newSigner(ctx context.Context, origin string, key Key) (*signer, error) {
-	text, err := verifierKey(origin, key)
+func newSigner(ctx context.Context, key Key, q vaultwire.Sign) (*signer, error) {
+	text, err := verifierKey(q.Origin, key)
 	if err != nil {
 		return nil, fmt.Errorf("make verifier key: %w", err)
 	}
 	v, err := note.NewVerifier(text)
 	if err != nil {
-		return nil, fmt.Errorf("name the log %q: %w", origin, err)
+		return nil, fmt.Errorf("name the log %q: %w", q.Origin, err)
 	}
-	sign := func(text []byte) ([]byte, error) { return key.Sign(ctx, text) }
-	return &signer{v, sign, text}, nil
+	return &signer{v, text, func() ([]byte, error) { return key.Sign(ctx, q) }}, nil
 }
 
-// Sign signs a note's text.
-func (s *signer) Sign(text []byte) ([]byte, error) { return s.sign(text) }
+// Sign signs the note, whose text the vault writes too.
+func (s *signer) Sign([]byte) ([]byte, error) { return s.sign() }

@@ -22,6 +22,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,8 +75,11 @@ func (k keyOf) Public() ed25519.PublicKey {
 	return ed25519.PrivateKey(k).Public().(ed25519.PublicKey)
 }
 
-func (k keyOf) Sign(_ context.Context, text []byte) ([]byte, error) {
-	return ed25519.Sign(ed25519.PrivateKey(k), text), nil
+func (keyOf) Version() int64 { return 1 }
+
+func (k keyOf) Sign(_ context.Context, q vaultwire.Sign) ([]byte, error) {
+	text, err := q.Text(nil, time.Now())
+	return ed25519.Sign(ed25519.PrivateKey(k), text), err
 }
 
 func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // readKeys returns the keys of the log as they are now.
@@ -66,11 +67,12 @@ func (l *Log) statements(ctx context.Context) ([]byte, error) {
 	}
 	answer := wire.LogKeys{Statements: []string{}}
 	for i := range keys[1:] {
-		before, err := newSigner(ctx, l.origin, keys[i])
+		next := vaultwire.Sign{Origin: l.origin, Next: keys[i+1].Version()}
+		before, err := newSigner(ctx, keys[i], next)
 		if err != nil {
 			return nil, err
 		}
-		after, err := newSigner(ctx, l.origin, keys[i+1])
+		after, err := newSigner(ctx, keys[i+1], next)
 		if err != nil {
 			return nil, err
 		}

@@ -40,8 +40,7 @@ func (f *Files) Vault(ctx context.Context) (*wire.Vault, error) {
 		if e, err = f.keys.Epoch(ctx, tx, f.ledger.Now()); err != nil {
 			return err
 		}
-		signature, err = f.log.SignVaultKey(ctx, tx, chain.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM,
-			Public: e.Public, NotAfter: e.NotAfter.Unix()})
+		signature, err = f.log.SignEpoch(ctx, tx, vaultwire.Epoch{Number: e.Number, NotAfter: e.NotAfter.Unix()})
 		return err
 	})
 	if err != nil {

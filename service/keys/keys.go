@@ -218,10 +218,12 @@ type logKey struct {
 	key   vaultwire.Key
 }
 
+func (l logKey) Version() int64            { return l.key.Version }
 func (l logKey) Public() ed25519.PublicKey { return l.key.Public }
 
-func (l logKey) Sign(ctx context.Context, text []byte) ([]byte, error) {
-	signed, err := l.vault.Sign(ctx, vaultwire.Sign{Version: l.key.Version, Text: text})
+func (l logKey) Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error) {
+	q.Version = l.key.Version
+	signed, err := l.vault.Sign(ctx, q)
 	return signed.Signature, err
 }
 

@@ -198,7 +198,7 @@ func (l *Log) checkpoint() []byte {
 		panic(err)
 	}
 	chains := l.trees[n].Root()
-	text := fmt.Sprintf("%s\n%d\n%s\n%s%s\n", l.origin, n, encode64(root[:]), wire.ChainsLine, encode64(chains[:]))
+	text := wire.CheckpointText(l.origin, n, chain.Hash(root), chains)
 	out, err := note.Sign(&note.Note{Text: text}, l.signer())
 	if err != nil {
 		panic(err)

@@ -41,8 +41,17 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 	if !ok {
 		return a, fmt.Errorf("key %d of the log: %w", q.Version, vaultwire.ErrUnknownKey)
 	}
-	a.Signature = ed25519.Sign(v.signer(k), q.Text)
-	return a, nil
+	text, err := q.Text(func(purpose string, version int64) ([]byte, error) {
+		k, ok := v.key(purpose, version)
+		if !ok {
+			return nil, fmt.Errorf("key %d for %s: %w", version, purpose, vaultwire.ErrUnknownKey)
+		}
+		return v.public(k)
+	}, v.now())
+	if err == nil {
+		a.Signature = ed25519.Sign(v.signer(k), text)
+	}
+	return a, err
 }
 
 // MAC implements [vaultwire.Vault].

@@ -2,7 +2,9 @@ package vault_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,6 +19,8 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/vault"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
@@ -310,6 +314,71 @@ func seals(t *testing.T, w way) {
 	if len(a.Sum) != sha256.Size || bytes.Equal(a.Sum, b.Sum) {
 		t.Errorf("%x, %x", a.Sum, b.Sum)
 	}
-	_, err = v.Sign(t.Context(), vaultwire.Sign{Version: 2, Text: []byte("x")})
-	is(t, "a key that it was not given", err, vaultwire.ErrUnknownKey)
+}
+
+// Threat 77: of a service that somebody took over, a vault signs no text but those that it writes itself, and no key
+// but its own.
+func TestThreat77VaultWritesWhatItSigns(t *testing.T) { onEachWay(t, writesWhatItSigns) }
+
+func writesWhatItSigns(t *testing.T, w way) {
+	const origin = "files.example.org/svc.testnet"
+	now := time.Now()
+	v, rows, _ := started(t, w, func() time.Time { return now })
+	for i := range rows {
+		rows[i].Public = make([]byte, ed25519.PublicKeySize) // what the service says of a key counts for nothing
+	}
+	kept, err := v.Keep(t.Context(), vaultwire.Keep{Rows: rows, Replace: true})
+	must(t, err)
+	real := map[string][]byte{}
+	for _, k := range kept.Keys {
+		real[k.Purpose] = k.Public
+	}
+	stated := func(kind, nonce string) vaultwire.Sign {
+		return vaultwire.Sign{Statement: &chain.Stated{Statement: chain.Statement{Chain: "group:g"}, Kind: kind,
+			Nonce: nonce}}
+	}
+	log, later := ed25519.PublicKey(real[vaultwire.PurposeLog]), now.Add(vaultwire.EpochLife).Unix()
+	for name, tc := range map[string]struct {
+		q    vaultwire.Sign
+		want []byte
+	}{
+		"a head": {stated(chain.StatedHead, "abc"),
+			chain.Statement{Origin: origin, Chain: "group:g"}.HeadText("abc")},
+		"a checkpoint": {vaultwire.Sign{Tree: &vaultwire.Tree{Records: 7}},
+			[]byte(wire.CheckpointText(origin, 7, chain.Hash{}, chain.Hash{}))},
+		"its key for uploads": {vaultwire.Sign{Epoch: &vaultwire.Epoch{Number: 1, NotAfter: later}},
+			chain.VaultKey{Origin: origin, Epoch: 1, KEM: format.SealedKeyKEM,
+				Public: real[vaultwire.PurposeUploads], NotAfter: later}.Text()},
+	} {
+		tc.q.Version, tc.q.Origin = 1, origin
+		a, err := v.Sign(t.Context(), tc.q)
+		if err != nil || !ed25519.Verify(log, tc.want, a.Signature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		q    vaultwire.Sign
+		want error
+	}{
+		"nothing":                     {vaultwire.Sign{}, vaultwire.ErrNoText},
+		"a kind that there is not":    {stated("x", "abc"), vaultwire.ErrNoText},
+		"a nonce of two lines":        {stated(chain.StatedHead, "a\nb"), vaultwire.ErrNoText},
+		"a head for no request":       {stated(chain.StatedHead, ""), vaultwire.ErrNoText},
+		"a receipt for a request":     {stated(chain.StatedReceipt, "abc"), vaultwire.ErrNoText},
+		"a stranger's key of the log": {vaultwire.Sign{Next: 2}, vaultwire.ErrUnknownKey},
+		"keys of others":              {vaultwire.Sign{Next: 3}, vaultwire.ErrNoText},
+		"a nonce that is too long": {stated(chain.StatedHead, strings.Repeat("a", wire.MaxNonceBytes+1)),
+			vaultwire.ErrNoText},
+		"a log of two lines": {vaultwire.Sign{Origin: "svcfs log key 1\na", Tree: &vaultwire.Tree{}},
+			vaultwire.ErrNoText},
+		"a log with a space":       {vaultwire.Sign{Origin: "a b", Tree: &vaultwire.Tree{}}, vaultwire.ErrNoText},
+		"an epoch that it has not": {vaultwire.Sign{Epoch: &vaultwire.Epoch{Number: 2}}, vaultwire.ErrUnknownKey},
+		"an epoch without end": {vaultwire.Sign{Epoch: &vaultwire.Epoch{Number: 1, NotAfter: later + 2*86400}},
+			vaultwire.ErrNoText},
+		"a key that it was not given": {vaultwire.Sign{Version: 2, Tree: &vaultwire.Tree{}}, vaultwire.ErrUnknownKey},
+	} {
+		tc.q.Version, tc.q.Origin = cmp.Or(tc.q.Version, 1), cmp.Or(tc.q.Origin, origin)
+		_, err := v.Sign(t.Context(), tc.q)
+		is(t, name, err, tc.want)
+	}
 }

@@ -107,6 +107,8 @@ var (
 	ErrNotOpened = errors.New("the record does not belong to this master key, group, reference and version")
 	// ErrHeld means that a key was held by a vault that has ended.
 	ErrHeld = errors.New("the key was held by a vault that has ended")
+	// ErrNoText means that the vault signs no such text.
+	ErrNoText = errors.New("the vault signs no such text")
 	// ErrSealed means that a sealed key does not open.
 	ErrSealed = errors.New("the sealed key does not open")
 )
@@ -122,7 +124,8 @@ type Vault interface {
 	// Forget destroys the keys of ended epochs.
 	Forget(context.Context, Forget) (Nothing, error)
 
-	// Sign signs a text with a key of the log: Ed25519.
+	// Sign signs with a key of the log: Ed25519. The vault writes the text itself, so that a service that somebody took
+	// over has no other signed. Errors: [ErrUnknownKey], [ErrNoText].
 	Sign(context.Context, Sign) (Signed, error)
 	// MAC signs a ticket: HMAC-SHA-256.
 	MAC(context.Context, MAC) (Sum, error)
@@ -206,11 +209,6 @@ type (
 )
 
 type (
-	// Sign asks for a signature with a version of the key of the log.
-	Sign struct {
-		Version int64
-		Text    []byte
-	}
 	// Signed is a signature, 64 bytes.
 	Signed struct{ Signature []byte }
 	// MAC asks for the sum of a text.

@@ -200,6 +200,37 @@ func (s Statement) PageText(nonce string) []byte { return s.text("svc-page-1", n
 // in the log within [MaxMergeDelaySeconds].
 func (s Statement) ReceiptText() []byte { return s.text("svc-receipt-1", "") }
 
+// Kinds of a [Stated].
+const (
+	StatedHead    = "head"
+	StatedNames   = "names"
+	StatedPage    = "page"
+	StatedReceipt = "receipt"
+)
+
+// Stated is a statement with what its text has beside it.
+type Stated struct {
+	Statement
+	Kind  string // a Stated… constant
+	Nonce string // of the request; none in a receipt
+	Names Hash   // the root of names, of kind StatedNames
+}
+
+// Text returns the signed text; nil = there is no such kind.
+func (s Stated) Text() []byte {
+	switch s.Kind {
+	case StatedHead:
+		return s.HeadText(s.Nonce)
+	case StatedNames:
+		return s.NamesText(s.Nonce, s.Names)
+	case StatedPage:
+		return s.PageText(s.Nonce)
+	case StatedReceipt:
+		return s.ReceiptText()
+	}
+	return nil
+}
+
 // VaultKey is the key of a vault, which clients seal keys of files to, as the service signs it.
 type VaultKey struct {
 	Origin   string // of the log, as in its checkpoints
