@@ -85,5 +85,5 @@ func (s *Service) Audit(ctx context.Context) (records int64, err error) {
 
 // AuditReport is [Service.Audit] with its findings.
 func (s *Service) AuditReport(ctx context.Context) (checkpoint.Report, error) {
-	return s.log.Audit(ctx)
+	return s.log.Audit(ctx, checkpoint.FilesAtOnce)
 }

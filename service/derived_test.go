@@ -184,6 +184,9 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 				tc.table != "chains" && !strings.Contains(err.Error(), tc.column) {
 				t.Errorf("audit says %v", err)
 			}
+			if again := r.svc.AuditInParts(t.Context()); fmt.Sprint(again) != fmt.Sprint(err) {
+				t.Errorf("in parts audit says %v", again)
+			}
 			if err != nil && strings.ContainsAny(err.Error(), "\x1b\a\u202e") {
 				t.Errorf("a name reaches the terminal: %q", err)
 			}

@@ -117,7 +117,7 @@ func TestTreesGrowInSteps(t *testing.T) {
 		if err := l.Update(t.Context()); err != nil {
 			t.Fatalf("%d records: %v", size, err)
 		}
-		if got, err := l.Audit(t.Context()); err != nil || got.Records != size || got.Signed != size {
+		if got, err := l.Audit(t.Context(), checkpoint.FilesAtOnce); err != nil || got.Records != size || got.Signed != size {
 			t.Fatalf("%d records: audit %+v, %v", size, got, err)
 		}
 	}
@@ -179,7 +179,7 @@ func TestRun(t *testing.T) {
 		l.Run(ctx)
 	}()
 	proctest.Eventually(t, "all is signed", func() bool {
-		got, err := l.Audit(t.Context())
+		got, err := l.Audit(t.Context(), checkpoint.FilesAtOnce)
 		return err == nil && got.Signed == 5
 	})
 	cancel()
@@ -225,7 +225,7 @@ func BenchmarkUpdate(b *testing.B) {
 	})
 	b.Run("audit", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := l.Audit(b.Context()); err != nil {
+			if _, err := l.Audit(b.Context(), checkpoint.FilesAtOnce); err != nil {
 				b.Fatal(err)
 			}
 		}

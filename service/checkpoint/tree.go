@@ -165,13 +165,16 @@ type Report struct {
 	Key     string // verifier key of the checkpoint; "" = nothing was signed here
 }
 
+// FilesAtOnce is how many files an audit replays at once: some 100 MB.
+const FilesAtOnce = 200_000
+
 // Audit replays the ledger into fresh trees and compares them with the newest signed
 // checkpoint. Then it compares every row of every table that is derived from the ledger
 // with the records. It sees one state of the database and changes nothing. It fails at
 // the first row that breaks a chain or differs from the ledger ([ledger.ErrBroken]), or
-// differs from the signed one ([ErrContradiction]). It holds 64 bytes for each record
-// and some 500 for each file.
-func (l *Log) Audit(ctx context.Context) (Report, error) {
+// differs from the signed one ([ErrContradiction]). It holds some 500 bytes for each of filesAtOnce files, and for each
+// account and group: it reads the ledger once for each filesAtOnce files.
+func (l *Log) Audit(ctx context.Context, filesAtOnce int64) (Report, error) {
 	keys, err := l.readKeys(ctx)
 	if err != nil {
 		return Report{}, err
@@ -187,27 +190,25 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 	if file != nil {
 		defer file.Close()
 	}
-	fresh := &freshTree{signed: signed.N, file: file}
 	var walk ledger.Walk
-	var chains chain.Tree
-	var state ledger.State
 	waiting := int64(0)
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
-		if err := auditRows(ctx, tx, &walk, &chains, &state, signed, fresh); err != nil {
+		parts, err := ledger.Parts(ctx, tx, filesAtOnce)
+		if err != nil {
 			return err
 		}
-		if err := compareRoot(signed, walk.Place, fresh); err != nil {
+		waiting, err = auditRows(ctx, tx, &walk, ledger.State{Part: parts[0]}, &freshTree{signed: signed, file: file})
+		if err != nil {
 			return err
 		}
-		var err error
-		if waiting, err = walk.Waiting(ctx, tx, func(r chain.Row) { state.Apply(&r) }); err != nil {
-			return err
-		}
-		if err := walk.Settled(ctx, tx); err != nil {
-			return err
-		}
-		if err := state.Compare(ctx, tx); err != nil {
-			return err
+		for _, part := range parts[1:] {
+			state := ledger.State{Part: part}
+			if err := state.Replay(ctx, tx); err != nil {
+				return err
+			}
+			if err := state.Compare(ctx, tx); err != nil {
+				return err
+			}
 		}
 		return ledger.CompareNames(ctx, tx)
 	})
@@ -225,50 +226,70 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// auditRows walks through all rows, with a stop where the checkpoint was signed.
-func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *chain.Tree, state *ledger.State,
-	signed Checkpoint, fresh *freshTree) error {
-	for _, upTo := range []int64{signed.N, math.MaxInt32} {
+// auditRows walks through all rows, compares what was signed, and then the first part of the tables. It returns how many
+// rows have no place yet.
+func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, state ledger.State, fresh *freshTree) (
+	waiting int64, err error) {
+	var chains chain.Tree
+	for _, upTo := range []int64{fresh.signed.N, math.MaxInt32} {
 		fork := walk.Fork()
 		_, err := fork.Next(ctx, tx, int(upTo-walk.Place), func(r chain.Row) error {
 			state.Apply(&r)
 			return addTo(fresh, r)
 		})
 		for name, end := range walk.Join(fork) {
-			*chains = chains.With(name, end.Place)
+			chains = chains.With(name, end.Place)
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if walk.Place == signed.N {
-			if err := compareChains(signed, *chains); err != nil {
-				return err
-			}
+		if upTo > fresh.signed.N {
+			break
+		}
+		if err := compareRoot(fresh.signed, walk.Place, fresh); err != nil {
+			return 0, err
+		}
+		if err := compareChains(fresh.signed, chains); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	if waiting, err = walk.Waiting(ctx, tx, func(r chain.Row) { state.Apply(&r) }); err != nil {
+		return waiting, err
+	}
+	if err := walk.Settled(ctx, tx); err != nil {
+		return waiting, err
+	}
+	return waiting, state.Compare(ctx, tx)
 }
 
-// freshTree is a tree in memory. It compares each row with the tree on disk, to name the
-// first row that differs.
+// freshTree is the edge of a tree that grows: of each height the newest complete hash, which is all that another record
+// and the root ask for. It compares each row with the tree on disk, to name the first row that differs.
 type freshTree struct {
-	all    []tlog.Hash
-	signed int64
+	edge [64]struct { // by height
+		index int64
+		hash  tlog.Hash
+	}
+	signed Checkpoint
 	file   *os.File // nil = there is none: only the root can be compared
 }
 
-// ReadHashes returns hashes of the tree.
+// ReadHashes returns hashes of the edge.
 func (t *freshTree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i, x := range indexes {
-		out[i] = t.all[x]
+		height, _ := tlog.SplitStoredHashIndex(x)
+		if t.edge[height].index != x {
+			return nil, fmt.Errorf("hash %d is not at the edge of the tree", x)
+		}
+		out[i] = t.edge[height].hash
 	}
 	return out, nil
 }
 
 func (t *freshTree) add(place int64, hashes []tlog.Hash) error {
-	if t.file != nil && place <= t.signed {
-		p := page{base: int64(len(t.all)), file: t.file}
+	first := tlog.StoredHashCount(place - 1)
+	if t.file != nil && place <= t.signed.N {
+		p := page{base: first, file: t.file}
 		if err := p.add(place, hashes); err != nil {
 			return err
 		}
@@ -276,6 +297,8 @@ func (t *freshTree) add(place int64, hashes []tlog.Hash) error {
 			return err
 		}
 	}
-	t.all = append(t.all, hashes...)
+	for height, hash := range hashes {
+		t.edge[height].index, t.edge[height].hash = first+int64(height), hash
+	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 // derived from the ledger. The zero value is the state of an empty ledger. It holds some
 // 500 bytes for each file.
 type State struct {
+	Part     Part // that it is limited to
 	accounts map[string]*accountState
 	groups   map[string]*groupState
 	members  map[memberKey]*memberState
@@ -102,7 +103,7 @@ type trashState struct {
 // because no row fits it.
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
-		*s = State{accounts: map[string]*accountState{}, groups: map[string]*groupState{},
+		*s = State{Part: s.Part, accounts: map[string]*accountState{}, groups: map[string]*groupState{},
 			members: map[memberKey]*memberState{}, files: map[string]*fileState{}, folders: map[string]*folderState{},
 			pending: map[string]pendingState{}, invites: map[string]inviteState{},
 			trash: map[memberKey]map[string]*fileState{}}
@@ -343,6 +344,9 @@ func (s *State) applyToFolder(r *chain.Row) {
 	case chain.KindRenameFolder:
 		s.renameFolder(r)
 	case chain.KindMakeFolder:
+		if !s.Part.has(r.Ref) {
+			return
+		}
 		s.folders[r.Ref] = &folderState{r.Group, r.Account, chain.FolderName(r.Detail), r.Seq, r.TimeNS}
 		s.enter(r.Group, r.Ref, chain.FolderName(r.Detail))
 	case chain.KindRemoveFolder:
@@ -354,7 +358,7 @@ func (s *State) applyToFolder(r *chain.Row) {
 }
 
 func (s *State) applyToFile(r *chain.Row) {
-	if r.Kind == chain.KindRecord {
+	if r.Kind == chain.KindRecord && s.Part.has(r.Ref) {
 		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail,
 			contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes), content: r.Tag(chain.TagContent),
 			seq: r.Seq, changed: r.Seq, named: r.Seq, timeNS: r.TimeNS,
