@@ -117,7 +117,8 @@ func TestTreesGrowInSteps(t *testing.T) {
 		if err := l.Update(t.Context()); err != nil {
 			t.Fatalf("%d records: %v", size, err)
 		}
-		if got, err := l.Audit(t.Context(), checkpoint.FilesAtOnce); err != nil || got.Records != size || got.Signed != size {
+		got, err := l.Audit(t.Context(), checkpoint.FilesAtOnce)
+		if err != nil || got.Records != size || got.Signed != size {
 			t.Fatalf("%d records: audit %+v, %v", size, got, err)
 		}
 	}

@@ -226,8 +226,8 @@ func (l *Log) Audit(ctx context.Context, filesAtOnce int64) (Report, error) {
 	return report, nil
 }
 
-// auditRows walks through all rows, compares what was signed, and then the first part of the tables. It returns how many
-// rows have no place yet.
+// auditRows walks through all rows, compares what was signed, and then the first part of the tables. It returns how
+// many rows have no place yet.
 func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, state ledger.State, fresh *freshTree) (
 	waiting int64, err error) {
 	var chains chain.Tree

@@ -72,7 +72,8 @@ type failure struct {
 // kinds are the errors that come out of a vault as themselves, by the names that they have in a frame.
 func kinds() map[string]error {
 	return map[string]error{"other-master": ErrOtherMaster, "no-keys": ErrNoKeys, "epoch": ErrEpoch,
-		"unknown-key": ErrUnknownKey, "not-opened": ErrNotOpened, "held": ErrHeld, "sealed": ErrSealed, "no-text": ErrNoText,
+		"unknown-key": ErrUnknownKey, "not-opened": ErrNotOpened, "held": ErrHeld, "sealed": ErrSealed,
+		"no-text":    ErrNoText,
 		"other-keys": ErrOtherKeys, "no-next": ErrNoNext, "full": syscall.ENOSPC}
 }
 
