@@ -51,7 +51,7 @@ func operations() map[string]operation {
 }
 
 // protocol is the version of what service and vault say to each other. Both come from one release.
-const protocol = 1
+const protocol = 2
 
 // hello is the first frame of each connection, from the vault.
 type hello struct {
