@@ -78,7 +78,8 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 		t.Fatal("service/LEDGER.md has no shell function")
 	}
 	example := regexp.MustCompile(`(?m)^    \$ checksum team 1 0000 AAAA\n    ([0-9a-f]{64})  -$`).FindSubmatch(text)
-	if got := firstWord(t, string(function[1])+"checksum team 1 0000 AAAA"); example == nil || got != string(example[1]) {
+	got := firstWord(t, string(function[1])+"checksum team 1 0000 AAAA")
+	if example == nil || got != string(example[1]) {
 		t.Errorf("the example of service/LEDGER.md gives %s", got)
 	}
 

@@ -211,7 +211,8 @@ func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger,
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1, 1)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1, 1)`,
 		ref, group, r.Seq, r.Seq, r.Seq, r.Tx, s.account, r.FileHash, r.TimeNS, name, ref, len(name)+format.Overhead,
 		sum[:])
 	if err != nil {
@@ -257,7 +258,8 @@ func (w *world) growNames(*system) (growing, error) {
 			"proves the record in the log; a folder is `Children`. KiB is what both directions carry beside the heads "+
 			"of HTTP. The tree of names is built once, in the background, and then follows; until then a client is "+
 			"told to list. svcfs ledger --verify checks the group, svcd audit the whole ledger with the groups of the "+
-			"tables above: MiB is the most that the program had. The files are records without content, in folders of %d.", perFolder)}
+			"tables above: MiB is the most that the program had. The files are records without content, in folders of "+
+			"%d.", perFolder)}
 	folder := func(i int) string { return fmt.Sprintf("folder-%05d", i/perFolder) }
 	ctx := context.Background()
 	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {

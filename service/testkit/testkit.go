@@ -210,8 +210,8 @@ func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
 	s.tb.Helper()
 	s.append(g, len(names), func(i int) chain.Record {
 		o := OpeningFor(names[i])
-		return chain.Record{Kind: chain.KindRecord, Account: string(a.ID), Group: string(g), Ref: fmt.Sprint("record-", i),
-			FileHash: o.Commitment(), Detail: names[i]}
+		return chain.Record{Kind: chain.KindRecord, Account: string(a.ID), Group: string(g),
+			Ref: fmt.Sprint("record-", i), FileHash: o.Commitment(), Detail: names[i]}
 	})
 }
 
