@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -182,6 +183,33 @@ func TestThreat3QuestionsAreCleared(t *testing.T) {
 		if !bytes.Equal(v.secret, make([]byte, 3)) {
 			t.Errorf("%T keeps its secret", v.in(nil))
 		}
+	}
+}
+
+// A svcvault of another version is named, and is asked nothing.
+func TestVaultOfAnotherVersion(t *testing.T) {
+	l, err := net.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			defer c.Close()
+			_ = writeFrame(c, "", hello{protocol - 1, "x"})
+			_, err = c.Read(make([]byte, 1))
+		}
+		asked <- err
+		_ = l.Close()
+	}()
+	c := NewClient(l.Addr().String(), func(err error) error { return err })
+	defer c.Close()
+	if _, err := c.MAC(t.Context(), MAC{}); err == nil || !strings.Contains(err.Error(), "of another version") {
+		t.Errorf("%v", err)
+	}
+	if err := <-asked; !errors.Is(err, io.EOF) {
+		t.Errorf("it was asked: %v", err)
 	}
 }
 
