@@ -80,7 +80,7 @@ func contentOf(t testing.TB, b *sdk.Blocks) []byte {
 	t.Helper()
 	defer b.Close()
 	pool := mem.NewPool()
-	var content []byte
+	content := make([]byte, 0, b.Layout().Size)
 	for i := range b.Layout().Blocks() {
 		buf, err := pool.Get(0)
 		if err != nil {

@@ -24,15 +24,15 @@ const listPath = wire.PathTools + wire.OpGetGroupTransactions
 // memory together than a client allows. Once they end they take none.
 func TestThreat8ListsTogether(t *testing.T) { // alone: it measures the heap of the process
 	const (
-		limit  = 64 << 20
+		limit  = 32 << 20
 		groups = 40
 	)
 	for name, tc := range map[string]struct {
 		lie   testkit.Invented
 		least int // how many lists are refused
 	}{
-		"signed":     {testkit.Invented{Signed: true, Records: 12 << 10}, groups - 8},
-		"not signed": {testkit.Invented{Records: 8 << 10}, groups - listsTogether},
+		"signed":     {testkit.Invented{Signed: true, Records: 6 << 10}, groups - 8},
+		"not signed": {testkit.Invented{Records: 4 << 10}, groups - listsTogether},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := testkit.NewWorld(t, testkit.OnChain, false)
