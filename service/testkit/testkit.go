@@ -161,8 +161,11 @@ func (s *Server) openStore() *store.Store {
 	return opened
 }
 
-// Config points a client at the server, without a key.
-func (s *Server) Config() sdk.Config { return sdk.Config{URL: s.URL, ContractID: ContractID} }
+// Config points a client at the server, without a key. The client waits longer than others do: on a busy
+// machine a process may stand still for half a minute.
+func (s *Server) Config() sdk.Config {
+	return sdk.Config{URL: s.URL, ContractID: ContractID, Timeout: time.Minute}
+}
 
 // Account creates an account with tokens such as "100".
 func (s *Server) Account(name, tokens string) Account {
