@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/archive"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/files"
 )
@@ -31,5 +33,17 @@ func (s *Service) OpenBlocks(ctx context.Context, account, group, ref string) (*
 // AuditInParts is [Service.Audit] with so few files at once that their tables are compared in many parts.
 func (s *Service) AuditInParts(ctx context.Context) error {
 	_, err := s.log.Audit(ctx, 1)
+	return err
+}
+
+// FindAndRetrieve looks for a file as a retrieval of a member does, calls between, and hands out its key.
+func (s *Service) FindAndRetrieve(ctx context.Context, account, group, ref string, between func()) error {
+	found, err := s.files.Find(ctx, auth.Checked(account), wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref,
+		Formats: []int{1, 2}})
+	if err != nil {
+		return err
+	}
+	between()
+	_, err = s.files.Retrieve(ctx, found, 0)
 	return err
 }

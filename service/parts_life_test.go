@@ -137,6 +137,22 @@ func TestDeletedBeforeItsFirstPartIsOpened(t *testing.T) {
 	}
 }
 
+// A retrieval of a file in blocks that is deleted, and gone, once it was found says so.
+func TestDeletedOnceItWasFound(t *testing.T) {
+	t.Parallel()
+	r := runAtOnce(t)
+	alice := r.owner()
+	file := alice.savesAll("f", contentOf("a", 2))
+	err := r.svc.FindAndRetrieve(t.Context(), alice.id, "g", file.CID, func() {
+		must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": file.CID})
+		r.sweeps()
+	})
+	var told *fault.Error
+	if !errors.As(err, &told) || told.Code != wire.CodeFileDeleted {
+		t.Errorf("%v", err)
+	}
+}
+
 // svcd verify follows a file from the ledger down to its blocks, and names every file that
 // a damaged part belongs to.
 func TestVerifyOfFilesInBlocks(t *testing.T) {

@@ -173,8 +173,11 @@ func (f *Files) openBlocks(ctx context.Context, account string, req wire.Prepare
 		b.row, err = f.contentOf(ctx, tx, req.IPFSHash)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
 	b.Manifest, b.Size = b.row.manifest, b.row.layout.SealedBytes()
-	return b, err
+	return b, nil
 }
 
 // openWithEdges is openBlocks with the Edges.
