@@ -148,6 +148,9 @@ func TestThreat31PartsAreBounded(t *testing.T) {
 	if err != nil || status != http.StatusOK || len(p.Inside) == 0 || len(p.Inside) == files || len(body) > 3<<20 {
 		t.Errorf("a page has %d of %d files in %d bytes, %v", len(p.Inside), files, len(body), err)
 	}
+	if n := strings.Count(body, `"names":`); n != 1 {
+		t.Errorf("an answer has the names %d times", n)
+	}
 	if few := alice.part(object{"folder": "a", "beyond": 1000}); few.Proof != nil || few.Names != nil || few.Rows != nil {
 		t.Errorf("of a group with few records it answers %+v", few)
 	}

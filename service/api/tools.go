@@ -176,7 +176,7 @@ func (s *server) livingNames(w http.ResponseWriter, r *http.Request, account str
 		return err
 	}
 	if len(answer.Names) < packedNames || !takesZstd(r) {
-		result(w, answer)
+		resultAlone(w, answer)
 		return nil
 	}
 	packed, err := packer(w)
