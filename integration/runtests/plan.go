@@ -142,7 +142,7 @@ func landing(packages []string) plan {
 func withRace(packages []string) run {
 	return run{name: "race", packages: slices.DeleteFunc(slices.Clone(packages),
 		func(dir string) bool { return !isRaced(dir) }),
-		race: true, skip: ofOneProcess, atOnce: 2}
+		race: true, skip: ofOneProcess, atOnce: 1}
 }
 
 // rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race
