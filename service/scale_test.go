@@ -180,8 +180,7 @@ func (r *running) listKey(group string) keys.ListKey {
 	var wrapped []byte
 	ok(r.t, db.QueryRow("SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE groups.id = $1",
 		group).Scan(&wrapped))
-	opened, err := r.openVault().Unwrap(r.t.Context(),
-		vaultwire.Unwrap{Binding: vaultwire.Binding{Group: group}, Wrapped: wrapped})
+	opened, err := r.openVault().OpenList(r.t.Context(), vaultwire.OpenList{Group: group, Wrapped: wrapped})
 	ok(r.t, err)
 	raw, err := format.NewKey(opened.Key)
 	ok(r.t, err)

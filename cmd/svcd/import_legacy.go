@@ -45,6 +45,7 @@ of the group's key for each file, so that revoking members loses no file.`,
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			return l.run(ctx, svc, args[0], args[1:])
 		}),
+		PreRun: func(*cobra.Command, []string) { s.importsLegacy = true },
 	}
 	cmd.Flags().StringVar(&l.account, "account", "", "who counts as uploader (default: the group's owner)")
 	cmd.Flags().StringVar(&l.name, "name", "", "recorded name, for one file (default: that of the file)")

@@ -35,6 +35,8 @@ type settings struct {
 	started *ownVault    // by svcd serve; nil = --vault names one
 	logger  *slog.Logger // of svcd serve
 
+	importsLegacy bool // files from before this service come in
+
 	rotates      bool   // another master key takes the place of the one in use
 	newMasterKey string // file with it; "" = beside the one in use
 	insecure     bool   // talk to other machines without TLS

@@ -31,7 +31,7 @@ func (s *settings) vault(ctx context.Context, from, next vaultwire.Source, _ fun
 	away func(error) error) (vaultwire.Vault, error) {
 	if s.vaultAt == "" {
 		return s.startVault(ctx, vaultwire.Setup{From: from, Next: next, Restart: s.serves, Confine: s.serves,
-			Client: os.Getpid()}, away)
+			Legacy: s.importsLegacy, Client: os.Getpid()}, away)
 	}
 	socket, ok := strings.CutPrefix(s.vaultAt, vaultPrefix)
 	if !ok || socket == "" {

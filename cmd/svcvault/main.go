@@ -1,5 +1,5 @@
-// Command svcvault keeps the keys of a service: the master key, the roots, and the keys that sign its log, its sessions
-// and its tickets. svcd asks it over a Unix socket. It opens no network, no database and no file but the master key.
+// Command svcvault keeps the keys of a service: the master key, the roots, and the keys that sign its log and its
+// sessions. svcd asks it over a Unix socket. It opens no network, no database and no file but the master key.
 package main
 
 import (
@@ -42,6 +42,8 @@ func main() {
 	flags.StringVar(&own.From.Command, "master-key-command", "", "command that prints the master key, run by /bin/sh")
 	flags.StringVar(&own.Next.File, "next-master-key-file", "", "file with another master key, which "+
 		"svcd rotate-master-key may bring in")
+	flags.BoolVar(&own.Legacy, "legacy", false, "give the keys of files from before this service, while "+
+		"svcd import-legacy runs")
 	flags.BoolVar(&own.Confine, "confine", false, "open no other file than the master key from then on (landlock)")
 	child := flags.Bool("child", false, "do what standard input says, and listen at file 3: as svcd starts it")
 	version := flags.Bool("version", false, "print the version")
@@ -154,6 +156,9 @@ func serve(ctx context.Context, l net.Listener, s vaultwire.Setup) error {
 	v, err := vault.New(ctx, s.From, s.Next, measurement, time.Now)
 	if err != nil {
 		return errors.Join(err, l.Close())
+	}
+	if s.Legacy {
+		v.AllowLegacy()
 	}
 	if s.Confine && s.From.Command == "" {
 		limits := confine.Limits{Read: confine.WithTarget(s.From.File)}

@@ -124,7 +124,7 @@ func TestSupervised(t *testing.T) {
 	must(t, syscall.Kill(b.Process.Pid, syscall.SIGTERM))
 	must(t, syscall.Kill(first, syscall.SIGINT))
 	unwrap := func() error {
-		_, err := c.Unwrap(t.Context(), vaultwire.Unwrap{Binding: owner, Wrapped: wrapped.Wrapped})
+		_, err := c.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: owner, Wrapped: wrapped.Wrapped})
 		return err
 	}
 	must(t, unwrap())

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -128,7 +129,10 @@ const headDomain = "svc-upload-head-1"
 
 // Sum returns what the sealed key of the upload is bound to: SHA-256 over all that the head says, but for
 // the id, the epoch and the sealed key itself. format/SPEC.md lays it out.
-func (h *SealedHead) Sum() [sha256.Size]byte {
+func (h *SealedHead) Sum() [sha256.Size]byte { return sha256.Sum256(h.Bound()) }
+
+// Bound returns the text of which [SealedHead.Sum] is the hash.
+func (h *SealedHead) Bound() []byte {
 	texts := []string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10), h.BlobHash,
 		strconv.FormatBool(h.Versioned), h.Base, h.From, h.Tag}
 	if h.Upon != "" {
@@ -139,7 +143,20 @@ func (h *SealedHead) Sum() [sha256.Size]byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(text)))
 		b = append(b, text...)
 	}
-	return sha256.Sum256(b)
+	return b
+}
+
+// GroupOfBound returns the group that a [SealedHead.Bound] names. Errors: [ErrFrame].
+func GroupOfBound(bound []byte) (group string, err error) {
+	rest, is := bytes.CutPrefix(bound, []byte(headDomain))
+	if !is || len(rest) < 8 {
+		return "", fmt.Errorf("%w: it begins as no head does", ErrFrame)
+	}
+	n, rest := binary.BigEndian.Uint64(rest), rest[8:]
+	if n > uint64(len(rest)) {
+		return "", fmt.Errorf("%w: its group is longer than it", ErrFrame)
+	}
+	return string(rest[:n]), nil
 }
 
 // isHex reports whether text is n bytes in lower-case hex.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -112,12 +111,9 @@ func (s *server) getParts(w http.ResponseWriter, r *http.Request, account string
 }
 
 // offerBlocks adds to the answer of a retrieval what a file in blocks needs.
-func (s *server) offerBlocks(ctx context.Context, account string, req wire.PrepareRetrieveRequest, b *files.InBlocks,
-	out *wire.PrepareRetrieveResult) error {
-	ticket, err := s.ticket(ctx, account, req.GroupID, req.IPFSHash, true)
-	if err != nil {
-		return err
-	}
+func (s *server) offerBlocks(account string, req wire.PrepareRetrieveRequest, b *files.InBlocks,
+	out *wire.PrepareRetrieveResult) {
+	ticket := s.ticket(account, req.GroupID, req.IPFSHash, true)
 	out.DataURL, out.DataSize, out.TilesURL = wire.PathBlocks+ticket, b.Size, wire.PathTiles+ticket
 	out.Tiles = make(map[string]string, len(b.Edges))
 	for path, raw := range b.Edges {
@@ -128,7 +124,6 @@ func (s *server) offerBlocks(ctx context.Context, account string, req wire.Prepa
 	} else {
 		out.Manifest = base64.StdEncoding.EncodeToString(b.Manifest)
 	}
-	return nil
 }
 
 // sendFirst answers a retrieval with the first blocks behind it, see [wire.TypeFirstBlocks]. It reports whether
@@ -159,7 +154,7 @@ func (s *server) sendFirst(w http.ResponseWriter, r *http.Request, b *files.InBl
 
 // openBlocks opens the file of a ticket, if the account may read it still.
 func (s *server) openBlocks(r *http.Request, account string) (t ticketBody, b *files.InBlocks, err error) {
-	if t, err = s.openTicket(r.Context(), r.PathValue("ticket"), account, true); err != nil {
+	if t, err = s.openTicket(r.PathValue("ticket"), account, true); err != nil {
 		return t, nil, err
 	}
 	b, err = s.Files.OpenBlocks(r.Context(), account, t.Group, t.Ref)

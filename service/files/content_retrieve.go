@@ -120,8 +120,7 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		if err != nil {
 			return err
 		}
-		if s.Key, err = f.keys.UnwrapKey(ctx, tx, vaultwire.Binding{Group: req.GroupID, Ref: req.IPFSHash,
-			Version: row.keyVersion}, row.wrapped); err != nil {
+		if s.Key, err = f.keys.FileKey(ctx, tx, row.key(req.GroupID, req.IPFSHash)); err != nil {
 			return err
 		}
 		if !isPaid {
@@ -169,6 +168,12 @@ type file struct {
 	keyVersion int64
 	wrapped    []byte
 	small      []byte // the row of small content; nil = it was not asked for, or is elsewhere
+}
+
+// key returns the wrapped key of the file.
+func (r *file) key(group, ref string) vaultwire.WrappedKey {
+	return vaultwire.WrappedKey{Binding: vaultwire.Binding{Group: group, Ref: ref, Version: r.keyVersion},
+		Wrapped: r.wrapped}
 }
 
 // find returns a file for a member, and first fetches bytes that are not kept here. It

@@ -13,7 +13,7 @@ const rewrapRows = 200
 
 // wrappedRow is the key of a file, or a list key, with its binding.
 type wrappedRow struct {
-	vaultwire.Unwrap
+	vaultwire.WrappedKey
 	place string // the rows are in the order of it
 	keyID int64
 }
@@ -60,9 +60,9 @@ func wrappedRows(ctx context.Context, tx *store.Tx, page store.Query, after stri
 }
 
 func (f *Files) rewrapPage(ctx context.Context, tx *store.Tx, rows []wrappedRow) (changed, bad int, err error) {
-	list := make([]vaultwire.Unwrap, len(rows))
+	list := make([]vaultwire.WrappedKey, len(rows))
 	for i, r := range rows {
-		list[i] = r.Unwrap
+		list[i] = r.WrappedKey
 	}
 	again, err := f.keys.RewrapKeys(ctx, tx, list)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
@@ -93,17 +92,12 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 
 func (f *Files) verify(ctx context.Context, group, ref, content string, row file, parts damagedParts,
 	readData bool) error {
-	var key *format.Key
-	err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
-		key, err = f.keys.UnwrapKey(ctx, tx, vaultwire.Binding{Group: group, Ref: ref, Version: row.keyVersion},
-			row.wrapped)
-		return err
-	})
-	if err != nil {
-		return err
-	}
+	key := row.key(group, ref)
 	if content != "" {
 		return f.verifyBlocks(ctx, ref, content, row.format, key, parts)
+	}
+	if _, err := f.checkKey(ctx, vaultwire.Check{WrappedKey: key}); err != nil {
+		return err
 	}
 	if row.blob.ID == ref {
 		return nil // a legacy reference whose bytes were not asked for yet
@@ -117,6 +111,14 @@ func (f *Files) verify(ctx context.Context, group, ref, content string, row file
 		return nil
 	}
 	return checkSum(r, row.blob)
+}
+
+func (f *Files) checkKey(ctx context.Context, q vaultwire.Check) (a vaultwire.Checked, err error) {
+	err = f.store.Look(ctx, func(tx *store.Tx) (err error) {
+		a, err = f.keys.CheckKey(ctx, tx, q)
+		return err
+	})
+	return a, err
 }
 
 func checkSum(r io.Reader, want blob.Info) error {

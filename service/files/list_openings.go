@@ -71,9 +71,6 @@ func (f *Files) committedListKey(ctx context.Context, tx *store.Tx, group string
 	return key, err
 }
 
-// listBinding is the owner of a list key. No file has an empty reference.
-func listBinding(group string) vaultwire.Binding { return vaultwire.Binding{Group: group} }
-
 func askListKey(group string) store.Ask {
 	return store.Ask{Query: "SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE " +
 		"groups.id = ?", Args: []any{group}}
@@ -88,12 +85,10 @@ func (f *Files) readListKey(ctx context.Context, tx *store.Tx, group string) (ke
 	if err != nil {
 		return key, fmt.Errorf("read the list key: %w", err)
 	}
-	raw, err := f.keys.UnwrapKey(ctx, tx, listBinding(group), wrapped)
-	if err != nil {
+	if key, err = f.keys.OpenListKey(ctx, tx, group, wrapped); err != nil {
 		return key, fmt.Errorf("list key of group %q: %w", group, err)
 	}
-	defer raw.Wipe()
-	return keys.NewListKey(raw)
+	return key, nil
 }
 
 // keepOpening seals the opening of the upload with a sequence. The first one of a group makes its
@@ -116,7 +111,7 @@ func (f *Files) makeListKey(ctx context.Context, tx *store.Tx, group string) (ke
 		return key, err
 	}
 	defer raw.Wipe()
-	id, err := f.storeKey(ctx, tx, listBinding(group), keys.InClear(raw))
+	id, err := f.storeKey(ctx, tx, vaultwire.ListBinding(group), keys.InClear(raw))
 	if err != nil {
 		return key, err
 	}

@@ -80,11 +80,11 @@ type SealedAnswer struct {
 // sealed is an upload of our own on its way to its record.
 type sealed struct {
 	upload
-	id    [wire.UploadIDBytes]byte
-	sum   [sha256.Size]byte // that the ciphertext or the manifest must have
-	tag   []byte            // of the save; nil = none was said
-	bound [sha256.Size]byte // what the key is sealed with, see [wire.SealedHead.Sum]
-	box   []byte            // the sealed key; nil = the key came with the upload
+	id   [wire.UploadIDBytes]byte
+	sum  [sha256.Size]byte // that the ciphertext or the manifest must have
+	tag  []byte            // of the save; nil = none was said
+	head wire.SealedHead   // as it came: the key is sealed with it
+	box  []byte            // the sealed key; nil = the key came with the upload
 
 	invalid error // why it is refused by itself
 	shut    error // why its key does not open: it is refused unless it is recorded
@@ -96,7 +96,7 @@ type sealed struct {
 
 // parseSealed checks what a head says by itself. key is that of the file, none for the one in the head.
 func (f *Files) parseSealed(account string, head wire.SealedHead, key keys.Incoming) (s *sealed, err error) {
-	s = &sealed{upload: upload{SealedHead: head, account: account, key: key}, bound: head.Sum()}
+	s = &sealed{upload: upload{SealedHead: head, account: account, key: key}, head: head}
 	if s.id, err = uploadID(head.ID); err != nil {
 		return s, err
 	}
@@ -467,19 +467,19 @@ func (f *Files) spend(ctx context.Context, tx *store.Tx, s *sealed, g groups.Gro
 // openKey opens the sealed key of an upload.
 func (f *Files) openKey(ctx context.Context, s *sealed) (err error) {
 	if s.box != nil {
-		s.key, err = f.openSealed(ctx, s.account, s.ID, s.Epoch, s.bound, s.box)
+		s.key, err = f.openSealed(ctx, s.account, s.head, s.box)
 	}
 	return err
 }
 
 // openSealed opens a sealed key of an account.
-func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64, head [sha256.Size]byte,
-	key []byte) (keys.Incoming, error) {
-	opened, err := f.keys.OpenUpload(ctx, f.store, vaultwire.OpenSealed{Head: head, Sealed: key,
-		For: format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}})
+func (f *Files) openSealed(ctx context.Context, account string, head wire.SealedHead, key []byte) (keys.Incoming,
+	error) {
+	opened, err := f.keys.OpenUpload(ctx, f.store, vaultwire.OpenSealed{Head: head.Bound(), Sealed: key,
+		For: format.SealedFor{Service: f.config.ContractID, Account: account, Upload: head.ID, Epoch: head.Epoch}})
 	switch {
 	case errors.Is(err, vaultwire.ErrEpoch):
-		return opened, endedEpoch(epoch)
+		return opened, endedEpoch(head.Epoch)
 	case errors.Is(err, vaultwire.ErrSealed):
 		return opened, fault.New(wire.CodeValidation,
 			"sealed_key does not open: it was sealed for another account, id, epoch, head or ciphertext, or for "+

@@ -64,24 +64,33 @@ func (k *Keys) WrapKey(ctx context.Context, tx *store.Tx, root int64, b vaultwir
 	return wrapped.Wrapped, err
 }
 
-// UnwrapKey returns the key wrapped for exactly this binding. The caller wipes it. Errors: [vaultwire.ErrNotOpened].
-func (k *Keys) UnwrapKey(ctx context.Context, tx *store.Tx, b vaultwire.Binding, wrapped []byte) (*format.Key, error) {
-	q := vaultwire.Unwrap{Binding: b, Wrapped: wrapped}
-	opened, err := k.Unwrap(ctx, q)
-	if errors.Is(err, vaultwire.ErrNotOpened) { // another process may have made a root
-		if err := k.Reload(ctx, tx); err != nil {
-			return nil, err
-		}
-		opened, err = k.Unwrap(ctx, q)
-	}
+// FileKey opens the key of a file, for who retrieves it. The caller wipes it. Errors: [vaultwire.ErrNotOpened].
+func (k *Keys) FileKey(ctx context.Context, tx *store.Tx, w vaultwire.WrappedKey) (*format.Key, error) {
+	opened, err := anew(ctx, k, tx, func() (vaultwire.Opened, error) { return k.OpenFile(ctx, w) })
 	if err != nil {
 		return nil, err
 	}
 	return keyOf(opened.Key)
 }
 
+// CheckKey checks the key of a file. Errors: [vaultwire.ErrNotOpened].
+func (k *Keys) CheckKey(ctx context.Context, tx *store.Tx, q vaultwire.Check) (vaultwire.Checked, error) {
+	return anew(ctx, k, tx, func() (vaultwire.Checked, error) { return k.Check(ctx, q) })
+}
+
+// anew calls f once more after a key did not open: another process may have made a root.
+func anew[A any](ctx context.Context, k *Keys, tx *store.Tx, f func() (A, error)) (a A, err error) {
+	if a, err = f(); !errors.Is(err, vaultwire.ErrNotOpened) {
+		return a, err
+	}
+	if err := k.Reload(ctx, tx); err != nil {
+		return a, err
+	}
+	return f()
+}
+
 // RewrapKeys wraps keys by the newest root that tx knows; see [vaultwire.Rewrapped].
-func (k *Keys) RewrapKeys(ctx context.Context, tx *store.Tx, list []vaultwire.Unwrap) (a vaultwire.Rewrapped,
+func (k *Keys) RewrapKeys(ctx context.Context, tx *store.Tx, list []vaultwire.WrappedKey) (a vaultwire.Rewrapped,
 	err error) {
 	if err := k.Reload(ctx, tx); err != nil {
 		return a, err

@@ -1,10 +1,12 @@
 // Package keys is what the service has of its keys: their wrapped form in the database, and a vault that opens them. It
-// never sees a root, nor a key that signs the log, sessions or tickets.
+// never sees a root, nor a key that signs the log or sessions.
 package keys
 
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaultwire"
@@ -24,8 +27,9 @@ const Table = "service_keys"
 type Keys struct {
 	vaultwire.Vault
 
-	mu   sync.RWMutex // guards the rest
-	kept vaultwire.Kept
+	mu      sync.RWMutex // guards the rest
+	kept    vaultwire.Kept
+	tickets locked.Bytes
 }
 
 // Open gives the vault the keys of a database, and has it make those of a database without any. Errors:
@@ -130,10 +134,25 @@ func (k *Keys) keep(ctx context.Context, q vaultwire.Keep) error {
 	if err != nil {
 		return fmt.Errorf("give the vault the keys of the service: %w", err)
 	}
+	if len(kept.Tickets) != vaultwire.KeyBytes {
+		return errors.New("give the vault the keys of the service: there is none for " + vaultwire.PurposeTickets)
+	}
+	tickets := locked.Copy(kept.Tickets)
+	clear(kept.Tickets)
+	kept.Tickets = nil
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.kept = kept
+	k.kept, k.tickets = kept, tickets
 	return nil
+}
+
+// SignTicket returns HMAC-SHA-256 of a ticket, 32 bytes.
+func (k *Keys) SignTicket(ticket []byte) []byte {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	mac := hmac.New(sha256.New, k.tickets.Slice())
+	mac.Write(ticket)
+	return mac.Sum(nil)
 }
 
 // MasterName is the name of the master key in use.

@@ -7,12 +7,18 @@ import (
 	"fmt"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // LegacyKey is the key of a group that the service seals files from before it with. The caller wipes it.
 func (k *Keys) LegacyKey(ctx context.Context, group string, version int64) (*format.Key, error) {
 	opened, err := k.Legacy(ctx, vaultwire.Binding{Group: group, Version: version})
+	if errors.Is(err, vaultwire.ErrNoLegacy) {
+		return nil, fault.New(wire.CodeValidation, "%v: start svcvault with --legacy for the import, and without it "+
+			"afterwards", err)
+	}
 	if err != nil {
 		return nil, err
 	}

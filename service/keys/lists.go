@@ -1,12 +1,15 @@
 package keys
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/binary"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // ListKey seals what the records of a group's files commit to, see [chain.Opening]. It opens no
@@ -15,6 +18,22 @@ type ListKey struct{ aead cipher.AEAD }
 
 // SealedOpeningBytes is the length of a sealed opening: nonce, opening and tag.
 const SealedOpeningBytes = 12 + chain.OpeningBytes + 16
+
+// OpenListKey opens the list key of a group. Errors: [vaultwire.ErrNotOpened].
+func (k *Keys) OpenListKey(ctx context.Context, tx *store.Tx, group string, wrapped []byte) (ListKey, error) {
+	opened, err := anew(ctx, k, tx, func() (vaultwire.Opened, error) {
+		return k.OpenList(ctx, vaultwire.OpenList{Group: group, Wrapped: wrapped})
+	})
+	if err != nil {
+		return ListKey{}, err
+	}
+	key, err := keyOf(opened.Key)
+	if err != nil {
+		return ListKey{}, err
+	}
+	defer key.Wipe()
+	return NewListKey(key)
+}
 
 // NewListKey returns the list key that key is. key may be wiped afterwards.
 func NewListKey(key *format.Key) (ListKey, error) {

@@ -106,8 +106,7 @@ func (s *Server) openTo(l *Log, after int64) error {
 	of := map[string]keys.ListKey{}
 	for _, o := range list {
 		if _, ok := of[o.group]; !ok {
-			raw, err := v.Unwrap(context.Background(),
-				vaultwire.Unwrap{Binding: vaultwire.Binding{Group: o.group}, Wrapped: o.wrapped})
+			raw, err := v.OpenList(context.Background(), vaultwire.OpenList{Group: o.group, Wrapped: o.wrapped})
 			if err != nil {
 				return err
 			}

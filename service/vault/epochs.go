@@ -2,11 +2,13 @@ package vault
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
@@ -35,12 +37,16 @@ func (v *Vault) OpenSealed(_ context.Context, q vaultwire.OpenSealed) (a vaultwi
 	if err != nil {
 		return a, err
 	}
-	key, err := secret.OpenKey(q.For, q.Head, q.Sealed)
+	group, err := wire.GroupOfBound(q.Head)
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", vaultwire.ErrSealed, err)
+	}
+	key, err := secret.OpenKey(q.For, sha256.Sum256(q.Head), q.Sealed)
 	if err != nil {
 		return a, sealedError(err)
 	}
 	defer key.Wipe()
-	a.Held = v.hold.Seal(nil, nil, key.Bytes(), nil)
+	a.Held = v.hold.Seal(nil, nil, key.Bytes(), []byte(group))
 	return a, nil
 }
 

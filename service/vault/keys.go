@@ -180,6 +180,9 @@ func (v *Vault) kept(master Master) (a vaultwire.Kept, err error) {
 	if a.Master, err = master.Name(); err != nil {
 		return a, err
 	}
+	if tickets, err := v.lasting(vaultwire.PurposeTickets); err == nil {
+		a.Tickets = slices.Clone(tickets.raw.Slice())
+	}
 	v.mu.RLock()
 	list := slices.Clone(v.keys)
 	v.mu.RUnlock()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/cipher"
 	"crypto/ed25519"
-	"crypto/hmac"
-	"crypto/sha256"
 	"fmt"
 
 	"github.com/svcfs/svcfs/service/vaultwire"
@@ -52,18 +50,6 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 		a.Signature = ed25519.Sign(v.signer(k), text)
 	}
 	return a, err
-}
-
-// MAC implements [vaultwire.Vault].
-func (v *Vault) MAC(_ context.Context, q vaultwire.MAC) (a vaultwire.Sum, err error) {
-	k, err := v.lasting(vaultwire.PurposeTickets)
-	if err != nil {
-		return a, err
-	}
-	mac := hmac.New(sha256.New, k.raw.Slice())
-	mac.Write(q.Text)
-	a.Sum = mac.Sum(nil)
-	return a, nil
 }
 
 func (v *Vault) pageAEAD() (cipher.AEAD, error) {

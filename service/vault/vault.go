@@ -1,6 +1,6 @@
 // Package vault keeps the keys, standing in for the trusted execution
 // environment of the hosted service. It is the only package that sees the master key, the roots, and the keys
-// that sign the log, sessions and tickets. It has no database: the service gives it the wrapped keys.
+// that sign the log and sessions. It has no database: the service gives it the wrapped keys.
 //
 // The master key wraps the keys of the service, which the database keeps. One of
 // them, the root, gives by HKDF-SHA256 one key per group and version; that
@@ -10,6 +10,7 @@
 package vault
 
 import (
+	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -37,6 +38,7 @@ type Vault struct {
 	measurement string
 	now         func() time.Time
 	hold        cipher.AEAD // of keys on their way to their places
+	legacy      bool        // it gives keys of files from before this service
 
 	mu      sync.RWMutex // guards the rest
 	master  Master
@@ -66,6 +68,10 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 		signers: map[int64]ed25519.PrivateKey{}}, nil
 }
 
+// AllowLegacy has the vault give the keys of groups that files from before this service are sealed with: they open all
+// such files of a group, and no record says so. It is called before the vault is asked.
+func (v *Vault) AllowLegacy() { v.legacy = true }
+
 // newGCM makes an AEAD whose output begins with its random nonce.
 func newGCM(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
@@ -90,7 +96,7 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 func (v *Vault) Wrap(_ context.Context, q vaultwire.Wrap) (a vaultwire.Wrapped, err error) {
 	key := q.Key
 	if q.Held != nil {
-		if key, err = v.hold.Open(nil, nil, q.Held, nil); err != nil {
+		if key, err = v.hold.Open(nil, nil, q.Held, []byte(q.Binding.Group)); err != nil {
 			return a, fmt.Errorf("wrap key: %w", vaultwire.ErrHeld)
 		}
 		defer clear(key)
@@ -114,34 +120,84 @@ func (v *Vault) wrap(root int64, b vaultwire.Binding, key []byte) ([]byte, error
 	return aead.Seal(nil, nil, key, b.Bytes()), nil
 }
 
-// Unwrap implements [vaultwire.Vault].
-func (v *Vault) Unwrap(_ context.Context, q vaultwire.Unwrap) (a vaultwire.Unwrapped, err error) {
+// unwrap returns a key, and the version of the root that wraps it.
+func (v *Vault) unwrap(q vaultwire.WrappedKey) (key []byte, root int64, err error) {
 	for _, root := range v.versions(vaultwire.PurposeFiles) {
 		aead, err := groupKey(root, q.Binding.Group, q.Binding.Version)
 		if err != nil {
-			return a, err
+			return nil, 0, err
 		}
 		raw, err := aead.Open(nil, nil, q.Wrapped, q.Binding.Bytes())
 		if err == nil && len(raw) == keyBytes {
-			return vaultwire.Unwrapped{Key: raw, Root: root.Version}, nil
+			return raw, root.Version, nil
 		}
 	}
-	return a, fmt.Errorf("unwrap file key: %w", vaultwire.ErrNotOpened)
+	return nil, 0, fmt.Errorf("unwrap file key: %w", vaultwire.ErrNotOpened)
 }
 
-// Rewrap implements [vaultwire.Vault].
-func (v *Vault) Rewrap(ctx context.Context, q vaultwire.Rewrap) (a vaultwire.Rewrapped, err error) {
-	a.Wrapped = make([][]byte, len(q.Keys))
-	for i, k := range q.Keys {
-		opened, err := v.Unwrap(ctx, k)
+// OpenFile implements [vaultwire.Vault].
+func (v *Vault) OpenFile(_ context.Context, q vaultwire.WrappedKey) (a vaultwire.Opened, err error) {
+	if q.Binding.Ref == "" {
+		return a, fmt.Errorf("open a list key as that of a file: %w", vaultwire.ErrNotOpened)
+	}
+	a.Key, _, err = v.unwrap(q)
+	return a, err
+}
+
+// OpenList implements [vaultwire.Vault]. No file has an empty reference.
+func (v *Vault) OpenList(_ context.Context, q vaultwire.OpenList) (a vaultwire.Opened, err error) {
+	a.Key, _, err = v.unwrap(vaultwire.WrappedKey{Binding: vaultwire.ListBinding(q.Group), Wrapped: q.Wrapped})
+	return a, err
+}
+
+// Check implements [vaultwire.Vault].
+func (v *Vault) Check(_ context.Context, q vaultwire.Check) (a vaultwire.Checked, err error) {
+	const each = format.WrappedKeyBytes
+	if len(q.Parts) > vaultwire.MaxParts*each || len(q.Parts)%each != 0 {
+		return a, fmt.Errorf("check %d bytes of keys: want %d each, at most %d", len(q.Parts), each,
+			vaultwire.MaxParts)
+	}
+	raw, _, err := v.unwrap(q.WrappedKey)
+	if err != nil {
+		return a, err
+	}
+	defer clear(raw)
+	key, err := format.NewKey(raw)
+	if err != nil {
+		return a, err
+	}
+	defer key.Wipe()
+	if q.KeyCheck != nil {
+		check, err := format.KeyCheck(key)
+		if err != nil {
+			return a, err
+		}
+		a.Other = !bytes.Equal(check[:], q.KeyCheck)
+	}
+	for i := range len(q.Parts) / each {
+		part, err := format.UnwrapKey(key, [each]byte(q.Parts[i*each:]))
 		if err != nil {
 			a.Bad = append(a.Bad, i)
 			continue
 		}
-		if opened.Root != q.Root {
-			a.Wrapped[i], err = v.wrap(q.Root, k.Binding, opened.Key)
+		part.Wipe()
+	}
+	return a, nil
+}
+
+// Rewrap implements [vaultwire.Vault].
+func (v *Vault) Rewrap(_ context.Context, q vaultwire.Rewrap) (a vaultwire.Rewrapped, err error) {
+	a.Wrapped = make([][]byte, len(q.Keys))
+	for i, k := range q.Keys {
+		key, root, err := v.unwrap(k)
+		if err != nil {
+			a.Bad = append(a.Bad, i)
+			continue
 		}
-		clear(opened.Key)
+		if root != q.Root {
+			a.Wrapped[i], err = v.wrap(q.Root, k.Binding, key)
+		}
+		clear(key)
 		if err != nil {
 			return a, err
 		}
@@ -156,6 +212,9 @@ func (v *Vault) Rewrap(ctx context.Context, q vaultwire.Rewrap) (a vaultwire.Rew
 // Legacy implements [vaultwire.Vault]. The key is derived apart from the key that wraps file keys: its holder can open
 // the group's legacy files of that version and nothing else.
 func (v *Vault) Legacy(_ context.Context, b vaultwire.Binding) (a vaultwire.Opened, err error) {
+	if !v.legacy {
+		return a, vaultwire.ErrNoLegacy
+	}
 	from, err := v.newest(vaultwire.PurposeLegacy)
 	if err != nil {
 		return a, err

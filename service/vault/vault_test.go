@@ -96,14 +96,14 @@ func wrap(t *testing.T, w way) {
 	key := bytes.Repeat([]byte{7}, vaultwire.KeyBytes)
 	wrapped, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Key: key})
 	must(t, err)
-	opened, err := v.Unwrap(t.Context(), vaultwire.Unwrap{Binding: b, Wrapped: wrapped.Wrapped})
-	if err != nil || !bytes.Equal(opened.Key, key) || opened.Root != 1 {
+	opened, err := v.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped})
+	if err != nil || !bytes.Equal(opened.Key, key) {
 		t.Errorf("%v, %v", opened, err)
 	}
 	for _, other := range []vaultwire.Binding{{Group: "h", Ref: b.Ref, Version: 1},
 		{Group: "g", Ref: "bafy2", Version: 1},
 		{Group: "g", Ref: b.Ref, Version: 2}, {Group: "gb", Ref: "afy1", Version: 1}} {
-		_, err := v.Unwrap(t.Context(), vaultwire.Unwrap{Binding: other, Wrapped: wrapped.Wrapped})
+		_, err := v.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: other, Wrapped: wrapped.Wrapped})
 		is(t, "another owner", err, vaultwire.ErrNotOpened)
 	}
 	_, err = v.Wrap(t.Context(), vaultwire.Wrap{Root: 2, Binding: b, Key: key})
@@ -117,11 +117,11 @@ func wrap(t *testing.T, w way) {
 	second := w(t, inside)
 	_, err = second.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
-	if again, err := second.Unwrap(t.Context(), vaultwire.Unwrap{Binding: b, Wrapped: wrapped.Wrapped}); err != nil ||
-		!bytes.Equal(again.Key, key) {
+	again, err := second.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped})
+	if err != nil || !bytes.Equal(again.Key, key) {
 		t.Errorf("after a restart: %v", err)
 	}
-	held := hold(t, v, rows)
+	held := hold(t, v, rows) // for a file of group g
 	_, err = second.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Held: held})
 	is(t, "held by another vault", err, vaultwire.ErrHeld)
 	if _, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Held: held}); err != nil {
@@ -147,6 +147,10 @@ func hold(t *testing.T, v vaultwire.Vault, rows []vaultwire.Row) []byte {
 	return held.Held
 }
 
+func headOf(group string) *wire.SealedHead {
+	return &wire.SealedHead{GroupID: group, FileHash: "of the file", Format: []byte(`{ "name": "<a>" }`)}
+}
+
 func sealed(t *testing.T, v vaultwire.Vault, rows []vaultwire.Row) vaultwire.OpenSealed {
 	t.Helper()
 	kept, err := v.Keep(t.Context(), vaultwire.Keep{Rows: rows})
@@ -156,8 +160,9 @@ func sealed(t *testing.T, v vaultwire.Vault, rows []vaultwire.Row) vaultwire.Ope
 	must(t, err)
 	key, err := format.RandomKey()
 	must(t, err)
-	q := vaultwire.OpenSealed{For: format.SealedFor{Service: "s", Account: "alice", Upload: "1", Epoch: 1}}
-	q.Sealed, err = public.SealKey(q.For, q.Head, key)
+	q := vaultwire.OpenSealed{For: format.SealedFor{Service: "s", Account: "alice", Upload: "1", Epoch: 1},
+		Head: headOf("g").Bound()}
+	q.Sealed, err = public.SealKey(q.For, sha256.Sum256(q.Head), key)
 	must(t, err)
 	return q
 }
@@ -217,7 +222,7 @@ func threat33TheVaultGivesOutNoRoot(t *testing.T, w way) {
 	must(t, err)
 	all, err := json.Marshal([]any{kept, archive, rows})
 	must(t, err)
-	for _, secret := range []any{v, archive, vaultwire.Wrap{Key: master[:]}, vaultwire.Unwrapped{Key: master[:]},
+	for _, secret := range []any{v, archive, vaultwire.Wrap{Key: master[:]}, vaultwire.Kept{Tickets: master[:]},
 		vaultwire.Opened{Key: master[:]}, vaultwire.Text{Text: master[:]},
 		vaultwire.OpenToken{Token: master[:]}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
@@ -294,12 +299,12 @@ func TestKeysOfOneDatabase(t *testing.T) {
 	}
 }
 
-// A cookie of a sign-in, a ticket and a signature are those of this service alone.
+// A cookie of a sign-in and the key of tickets are those of this service alone.
 func TestSeals(t *testing.T) { onEachWay(t, seals) }
 
 func seals(t *testing.T, w way) {
-	v, _, _ := started(t, w, time.Now)
-	other, _, _ := started(t, w, time.Now)
+	v, rows, _ := started(t, w, time.Now)
+	other, others, _ := started(t, w, time.Now)
 	sealed, err := v.SealPage(t.Context(), vaultwire.Text{Text: []byte("state")})
 	must(t, err)
 	if opened, err := v.OpenPage(t.Context(), sealed); err != nil || string(opened.Text) != "state" {
@@ -307,13 +312,93 @@ func seals(t *testing.T, w way) {
 	}
 	_, err = other.OpenPage(t.Context(), sealed)
 	is(t, "a cookie of another service", err, vaultwire.ErrSealed)
-	a, err := v.MAC(t.Context(), vaultwire.MAC{Text: []byte("ticket")})
+	a, err := v.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
-	b, err := other.MAC(t.Context(), vaultwire.MAC{Text: []byte("ticket")})
+	b, err := other.Keep(t.Context(), vaultwire.Keep{Rows: others})
 	must(t, err)
-	if len(a.Sum) != sha256.Size || bytes.Equal(a.Sum, b.Sum) {
-		t.Errorf("%x, %x", a.Sum, b.Sum)
+	if len(a.Tickets) != vaultwire.KeyBytes || bytes.Equal(a.Tickets, b.Tickets) {
+		t.Error("tickets of two services are signed with one key")
 	}
+}
+
+// Threat 78: a vault opens no key in another place than its own: one that was sealed for a file of another group, and
+// the list key of a group as that of a file. What it checks it does not give.
+func TestThreat78NoOtherWayToAKey(t *testing.T) { onEachWay(t, noOtherWay) }
+
+func noOtherWay(t *testing.T, w way) {
+	v, rows, _ := started(t, w, time.Now)
+	held := hold(t, v, rows)
+	owner := vaultwire.Binding{Group: "g", Ref: "r", Version: 1}
+	for _, other := range []string{"h", "", "gr"} {
+		b := owner
+		b.Group = other
+		_, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Held: held})
+		is(t, "sealed for a file of another group", err, vaultwire.ErrHeld)
+	}
+	q := sealed(t, v, rows)
+	for what, head := range map[string][]byte{"of another group": headOf("h").Bound(), "cut": q.Head[:20],
+		"none": nil, "of other texts": append([]byte("x"), q.Head...)} {
+		q := q
+		q.Head = head
+		_, err := v.OpenSealed(t.Context(), q)
+		is(t, "a head: "+what, err, vaultwire.ErrSealed)
+	}
+
+	key := bytes.Repeat([]byte{7}, vaultwire.KeyBytes)
+	wrap := func(b vaultwire.Binding) []byte {
+		a, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Key: key})
+		must(t, err)
+		return a.Wrapped
+	}
+	list, file := wrap(vaultwire.ListBinding("g")), wrap(owner)
+	opened, err := v.OpenList(t.Context(), vaultwire.OpenList{Group: "g", Wrapped: list})
+	if err != nil || !bytes.Equal(opened.Key, key) {
+		t.Errorf("a list key: %v", err)
+	}
+	_, err = v.OpenList(t.Context(), vaultwire.OpenList{Group: "g", Wrapped: file})
+	is(t, "the key of a file as a list key", err, vaultwire.ErrNotOpened)
+	_, err = v.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: vaultwire.ListBinding("g"), Wrapped: list})
+	is(t, "a list key as that of a file", err, vaultwire.ErrNotOpened)
+	_, err = v.Legacy(t.Context(), vaultwire.Binding{Group: "g", Version: 1})
+	is(t, "the key of all files from before this service", err, vaultwire.ErrNoLegacy)
+}
+
+// The key of a file is checked against its metadata and its parts.
+func TestCheck(t *testing.T) { onEachWay(t, check) }
+
+func check(t *testing.T, w way) {
+	v, _, _ := started(t, w, time.Now)
+	key, err := format.RandomKey()
+	must(t, err)
+	owner := vaultwire.Binding{Group: "g", Ref: "r", Version: 1}
+	wrapped, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: owner, Key: slices.Clone(key.Bytes())})
+	must(t, err)
+	sum, err := format.KeyCheck(key)
+	must(t, err)
+	part, err := format.WrapKey(key, key)
+	must(t, err)
+	bad := part
+	bad[0]++
+	q := vaultwire.Check{WrappedKey: vaultwire.WrappedKey{Binding: owner, Wrapped: wrapped.Wrapped}, KeyCheck: sum[:],
+		Parts: slices.Concat(part[:], bad[:], part[:])}
+	a, err := v.Check(t.Context(), q)
+	if err != nil || a.Other || !slices.Equal(a.Bad, []int{1}) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	q.KeyCheck = make([]byte, len(sum))
+	if a, err := v.Check(t.Context(), q); err != nil || !a.Other {
+		t.Errorf("of other metadata: %+v, %v", a, err)
+	}
+	for what, parts := range map[string][]byte{"half a key": part[1:],
+		"too many": make([]byte, (vaultwire.MaxParts+1)*format.WrappedKeyBytes)} {
+		q.Parts = parts
+		if _, err := v.Check(t.Context(), q); err == nil {
+			t.Errorf("%s: it is checked", what)
+		}
+	}
+	q.Binding.Ref, q.Parts = "s", nil
+	_, err = v.Check(t.Context(), q)
+	is(t, "of another file", err, vaultwire.ErrNotOpened)
 }
 
 // Threat 77: of a service that somebody took over, a vault signs no text but those that it writes itself, and no key

@@ -24,13 +24,22 @@ const Measurement = "00000000000000000000000000000000000000000000000000000000000
 // InProcess is a vault in the process of a test.
 func InProcess(ctx context.Context, from, next vaultwire.Source, now func() time.Time,
 	_ func(error) error) (vaultwire.Vault, error) {
-	return vault.New(ctx, from, next, Measurement, now)
+	return newVault(ctx, from, next, now)
+}
+
+// newVault makes a vault that imports files from before the service, too.
+func newVault(ctx context.Context, from, next vaultwire.Source, now func() time.Time) (*vault.Vault, error) {
+	v, err := vault.New(ctx, from, next, Measurement, now)
+	if err == nil {
+		v.AllowLegacy()
+	}
+	return v, err
 }
 
 // BehindSocket is a vault that is asked over a socket, as svcvault is, and ends with the service.
 func BehindSocket(ctx context.Context, from, next vaultwire.Source, now func() time.Time,
 	away func(error) error) (vaultwire.Vault, error) {
-	v, err := vault.New(ctx, from, next, Measurement, now)
+	v, err := newVault(ctx, from, next, now)
 	if err != nil {
 		return nil, err
 	}

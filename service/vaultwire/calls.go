@@ -22,11 +22,6 @@ func (c *Client) Sign(ctx context.Context, q Sign) (Signed, error) {
 	return call[Signed](ctx, c, "sign", q)
 }
 
-// MAC implements [Vault].
-func (c *Client) MAC(ctx context.Context, q MAC) (Sum, error) {
-	return call[Sum](ctx, c, "mac", q)
-}
-
 // SealPage implements [Vault].
 func (c *Client) SealPage(ctx context.Context, q Text) (Text, error) {
 	return call[Text](ctx, c, "seal-page", q)
@@ -52,9 +47,19 @@ func (c *Client) Wrap(ctx context.Context, q Wrap) (Wrapped, error) {
 	return call[Wrapped](ctx, c, "wrap", q)
 }
 
-// Unwrap implements [Vault].
-func (c *Client) Unwrap(ctx context.Context, q Unwrap) (Unwrapped, error) {
-	return call[Unwrapped](ctx, c, "unwrap", q)
+// OpenFile implements [Vault].
+func (c *Client) OpenFile(ctx context.Context, q WrappedKey) (Opened, error) {
+	return call[Opened](ctx, c, "open-file", q)
+}
+
+// OpenList implements [Vault].
+func (c *Client) OpenList(ctx context.Context, q OpenList) (Opened, error) {
+	return call[Opened](ctx, c, "open-list", q)
+}
+
+// Check implements [Vault].
+func (c *Client) Check(ctx context.Context, q Check) (Checked, error) {
+	return call[Checked](ctx, c, "check", q)
 }
 
 // Rewrap implements [Vault].

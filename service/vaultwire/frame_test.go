@@ -176,7 +176,7 @@ func TestThreat3QuestionsAreCleared(t *testing.T) {
 	for _, v := range []struct {
 		secret Secret
 		in     func(Secret) any
-	}{{key(), func(s Secret) any { return Wrap{Key: s} }}, {key(), func(s Secret) any { return Unwrapped{Key: s} }},
+	}{{key(), func(s Secret) any { return Wrap{Key: s} }}, {key(), func(s Secret) any { return Kept{Tickets: s} }},
 		{key(), func(s Secret) any { return Opened{s} }}, {key(), func(s Secret) any { return Archive{Key: s} }},
 		{key(), func(s Secret) any { return Text{s} }}, {key(), func(s Secret) any { return OpenToken{Token: s} }}} {
 		wipe(v.in(v.secret))
@@ -205,7 +205,7 @@ func TestVaultOfAnotherVersion(t *testing.T) {
 	}()
 	c := NewClient(l.Addr().String(), func(err error) error { return err })
 	defer c.Close()
-	if _, err := c.MAC(t.Context(), MAC{}); err == nil || !strings.Contains(err.Error(), "of another version") {
+	if _, err := c.Forget(t.Context(), Forget{}); err == nil || !strings.Contains(err.Error(), "of another version") {
 		t.Errorf("%v", err)
 	}
 	if err := <-asked; !errors.Is(err, io.EOF) {

@@ -43,15 +43,16 @@ func of[Q, A any](f func(Vault, context.Context, Q) (A, error)) operation {
 // operations has each operation by its name in a frame.
 func operations() map[string]operation {
 	return map[string]operation{"keep": of(Vault.Keep), "make": of(Vault.Make), "forget": of(Vault.Forget),
-		"sign": of(Vault.Sign), "mac": of(Vault.MAC), "seal-page": of(Vault.SealPage), "open-page": of(Vault.OpenPage),
+		"sign": of(Vault.Sign), "seal-page": of(Vault.SealPage), "open-page": of(Vault.OpenPage),
 		"issue-token": of(Vault.IssueToken), "open-token": of(Vault.OpenToken), "wrap": of(Vault.Wrap),
-		"unwrap": of(Vault.Unwrap), "rewrap": of(Vault.Rewrap), "open-sealed": of(Vault.OpenSealed),
+		"open-file": of(Vault.OpenFile), "open-list": of(Vault.OpenList), "check": of(Vault.Check),
+		"rewrap": of(Vault.Rewrap), "open-sealed": of(Vault.OpenSealed),
 		"open-journal": of(Vault.OpenJournal), "legacy": of(Vault.Legacy), "archive": of(Vault.Archive),
 		"read-next": of(Vault.ReadNext), "wrap-for-next": of(Vault.WrapForNext), "use-next": of(Vault.UseNext)}
 }
 
 // protocol is the version of what service and vault say to each other. Both come from one release.
-const protocol = 2
+const protocol = 3
 
 // hello is the first frame of each connection, from the vault.
 type hello struct {

@@ -1,10 +1,9 @@
 // Package vaultwire is what the service and its vault say to each other: for each operation the shape of a question and
-// of an answer. No answer holds a root, the key of the log, or a key of sessions, tickets, sign-ins or upload epochs.
+// of an answer. No answer holds a root, the key of the log, or a key of sessions, sign-ins or upload epochs.
 package vaultwire
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ type Setup struct {
 	Next    Source // of another one, which may be brought in; zero = none
 	Restart bool   // start anew after a fault
 	Confine bool   // open nothing but the master keys
+	Legacy  bool   // give keys of files from before this service, to import them
 	Client  int    // the process that alone may connect
 }
 
@@ -52,8 +52,8 @@ func wipe(v any) {
 	switch v := v.(type) {
 	case Wrap:
 		clear(v.Key)
-	case Unwrapped:
-		clear(v.Key)
+	case Kept:
+		clear(v.Tickets)
 	case Opened:
 		clear(v.Key)
 	case Archive:
@@ -105,8 +105,10 @@ var (
 	ErrUnknownKey = errors.New("the vault does not have this version of the key")
 	// ErrNotOpened means that a wrapped key does not belong to what it is said to belong to.
 	ErrNotOpened = errors.New("the record does not belong to this master key, group, reference and version")
-	// ErrHeld means that a key was held by a vault that has ended.
-	ErrHeld = errors.New("the key was held by a vault that has ended")
+	// ErrHeld means that a key was held by a vault that has ended, or for another group.
+	ErrHeld = errors.New("the key was held by a vault that has ended, or for another group")
+	// ErrNoLegacy means that the vault was started without leave to give keys of files from before this service.
+	ErrNoLegacy = errors.New("the vault gives no keys of files from before this service")
 	// ErrNoText means that the vault signs no such text.
 	ErrNoText = errors.New("the vault signs no such text")
 	// ErrSealed means that a sealed key does not open.
@@ -127,8 +129,6 @@ type Vault interface {
 	// Sign signs with a key of the log: Ed25519. The vault writes the text itself, so that a service that somebody took
 	// over has no other signed. Errors: [ErrUnknownKey], [ErrNoText].
 	Sign(context.Context, Sign) (Signed, error)
-	// MAC signs a ticket: HMAC-SHA-256.
-	MAC(context.Context, MAC) (Sum, error)
 	// SealPage and OpenPage keep the state of a sign-in at an identity provider in a cookie: AES-256-GCM.
 	SealPage(context.Context, Text) (Text, error)
 	OpenPage(context.Context, Text) (Text, error)
@@ -138,16 +138,20 @@ type Vault interface {
 
 	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld].
 	Wrap(context.Context, Wrap) (Wrapped, error)
-	// Unwrap opens a wrapped key. Errors: [ErrNotOpened].
-	Unwrap(context.Context, Unwrap) (Unwrapped, error)
+	// OpenFile opens the key of a file, for who retrieves it. Errors: [ErrNotOpened].
+	OpenFile(context.Context, WrappedKey) (Opened, error)
+	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
+	OpenList(context.Context, OpenList) (Opened, error)
+	// Check checks the key of a file, and keeps it. Errors: [ErrNotOpened].
+	Check(context.Context, Check) (Checked, error)
 	// Rewrap wraps keys by another root.
 	Rewrap(context.Context, Rewrap) (Rewrapped, error)
-	// OpenSealed opens a key that a client sealed for an upload, and holds it for [Vault.Wrap]. Errors: [ErrEpoch],
-	// [ErrSealed].
+	// OpenSealed opens a key that a client sealed for an upload, and holds it for [Vault.Wrap] with a file of the group
+	// that the head names. Errors: [ErrEpoch], [ErrSealed].
 	OpenSealed(context.Context, OpenSealed) (Held, error)
 	// OpenJournal opens the key of a journal of an account. Errors: [ErrEpoch], [ErrSealed].
 	OpenJournal(context.Context, OpenJournal) (Opened, error)
-	// Legacy gives the key of a group that files from before this service are sealed with.
+	// Legacy gives the key of a group that files from before this service are sealed with. Errors: [ErrNoLegacy].
 	Legacy(context.Context, Binding) (Opened, error)
 
 	// Archive gives the key that seals archives, and the name of the master key.
@@ -185,8 +189,7 @@ type (
 		// Again has the vault run the command for the master key again, if another one wraps the rows. A file it reads
 		// again in any case.
 		Again bool
-		// Begins has what is signed for sessions and tickets be signed with the newest keys from then on: a service
-		// begins.
+		// Begins has sessions and tickets be signed with the newest keys from then on: a service begins.
 		Begins bool
 		// Replace has keys take the place of others of the same purpose and version: an import brought them.
 		Replace bool
@@ -195,7 +198,9 @@ type (
 	Kept struct {
 		Master      string // name of the master key
 		Measurement string // of the program that keeps the keys, as it says itself: hex SHA-256
-		Keys        []Key
+		// Tickets is what svcd signs tickets with: HMAC-SHA-256. A ticket gives ciphertext, which svcd has.
+		Tickets Secret
+		Keys    []Key
 	}
 	// Make asks for random keys.
 	Make struct{ Keys []Key }
@@ -211,13 +216,12 @@ type (
 type (
 	// Signed is a signature, 64 bytes.
 	Signed struct{ Signature []byte }
-	// MAC asks for the sum of a text.
-	MAC struct{ Text []byte }
-	// Sum is 32 bytes.
-	Sum struct{ Sum []byte }
 	// Text is a text or a token, sealed or not.
 	Text struct{ Text Secret }
 )
+
+// MaxParts bounds the parts of one [Check]: their keys fit into a frame.
+const MaxParts = 4096
 
 // MaxTokenLifetime is the life of a session token (specification 2.5).
 const MaxTokenLifetime = 24 * time.Hour
@@ -256,6 +260,9 @@ type Binding struct {
 	Version int64 // of the group's key
 }
 
+// ListBinding is the owner of the list key of a group. No file has an empty reference.
+func ListBinding(group string) Binding { return Binding{Group: group} }
+
 // Bytes is the binding without ambiguity.
 func (b Binding) Bytes() []byte {
 	var out []byte
@@ -276,20 +283,31 @@ type (
 	}
 	// Wrapped is a wrapped key.
 	Wrapped struct{ Wrapped []byte }
-	// Unwrap asks for a wrapped key.
-	Unwrap struct {
+	// WrappedKey is a wrapped key and its owner.
+	WrappedKey struct {
 		Binding Binding
 		Wrapped []byte
 	}
-	// Unwrapped is a key, and the root that wraps it.
-	Unwrapped struct {
-		Key  Secret
-		Root int64
+	// OpenList is the wrapped list key of a group.
+	OpenList struct {
+		Group   string
+		Wrapped []byte
+	}
+	// Check is the key of a file, and what it is to open.
+	Check struct {
+		WrappedKey
+		KeyCheck []byte // of the metadata, see [format.KeyCheck]; nil = it is not asked
+		Parts    []byte // wrapped keys of at most [MaxParts] parts, each of [format.WrappedKeyBytes]
+	}
+	// Checked says what is wrong with a key that opens.
+	Checked struct {
+		Other bool  // it is not the one that the metadata names
+		Bad   []int // parts whose keys it does not open
 	}
 	// Rewrap asks to wrap keys by a root.
 	Rewrap struct {
 		Root int64
-		Keys []Unwrap
+		Keys []WrappedKey
 	}
 	// Rewrapped is the keys in their order: nil = it is wrapped by that root already. Bad are those that do not open.
 	Rewrapped struct {
@@ -299,10 +317,10 @@ type (
 	// OpenSealed is a key that a client sealed for an upload with a head.
 	OpenSealed struct {
 		For    format.SealedFor
-		Head   [sha256.Size]byte
+		Head   []byte // what it is sealed with, see [wire.SealedHead.Bound]
 		Sealed []byte
 	}
-	// Held is a key that only the vault that gave it can open, until the vault ends.
+	// Held is a key that only the vault that gave it can open, for its group alone, until the vault ends.
 	Held struct{ Held []byte }
 	// OpenJournal is the key of a journal that a client sealed.
 	OpenJournal struct {

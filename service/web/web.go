@@ -19,9 +19,9 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Path is the path of the page.
@@ -64,7 +64,7 @@ type Deps struct {
 
 	LogKey func(context.Context) (string, error) // verifier key of the log
 	OIDC   OIDC
-	Keys   vaultwire.Vault
+	Keys   *keys.Keys
 	Logger *slog.Logger
 }
 
