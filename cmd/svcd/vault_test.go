@@ -211,6 +211,37 @@ func TestVaultOfItsOwn(t *testing.T) {
 	}
 }
 
+// A vault that runs gives the key of a group's old files to who imports some only where it was started for that; one
+// that svcd starts for the import gives it.
+func TestLegacyImportAsksForTheKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.txt")
+	ok(t, os.WriteFile(file, []byte("old"), 0o600))
+	withGroup := func(flags ...string) (importing []string) {
+		p := startServe(t, flags...)
+		var made struct {
+			ID  string `json:"account_id"`
+			Key string `json:"api_key"`
+		}
+		flags = append(flags, "--data", p.data)
+		ok(t, json.Unmarshal([]byte(mustRun(t, append(flags, "account", "create", "alice", "--balance", "10")...)),
+			&made))
+		call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "g"})
+		return append(flags, "import-legacy", "g", file)
+	}
+	imports := func(args []string) {
+		t.Helper()
+		if line := mustRun(t, args...); !strings.Contains(line, "bafy") {
+			t.Error(line)
+		}
+	}
+	imports(withGroup())
+	k := newKeeper(t)
+	args := withGroup(k.flag)
+	refused(t, exitUsage, "start svcvault with --legacy", args...)
+	k.restart(t, "--legacy")
+	imports(args)
+}
+
 // The master key of a vault that runs by itself is replaced by the steps of operating/install.md, while svcd serves:
 // each time the vault was started anew, the next request is served.
 func TestRotationWithAVaultOfItsOwn(t *testing.T) {
