@@ -36,7 +36,10 @@ content id of each. With --ciphertext the files hold what the old network held, 
 bytes or base64, sealed with the key in --key-file; a file that is named by its content
 id must match it. With --reference and --file-hash only the reference is recorded: svcd
 serve --gateway fetches the bytes at the first retrieval. svcd remembers the version
-of the group's key for each file, so that revoking members loses no file.`,
+of the group's key for each file, so that revoking members loses no file.
+
+A svcvault that runs by itself gives the group's key to this command only where it was
+started with --legacy. With --key-file none is needed.`,
 		Example: "  svcd import-legacy team report.pdf --data ./data\n" +
 			"  svcd import-legacy team QmT78z… --ciphertext --key-file old.key --data ./data\n" +
 			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… \\\n" +

@@ -151,7 +151,8 @@ processes, run this command, and start them again. Then every session token is v
 Programs sign in again with their API keys, which stay the same.
 
 Run this command after a theft of the master key, beside svcd rotate-master-key: with
-the master key and a copy of the database a thief could make session tokens.`,
+the master key and a copy of the database a thief could make session tokens. Run it,
+too, when somebody had taken over svcd, which has the key of download tickets.`,
 		Example: "  svcd rotate-token-key --data /var/lib/svcd",
 		RunE: s.rotation((*service.Service).RotateTokenKeys,
 			"session tokens have a new key: restart every svcd serve over this database, and every session ends"),

@@ -137,12 +137,14 @@ func (k *Keys) keep(ctx context.Context, q vaultwire.Keep) error {
 	if len(kept.Tickets) != vaultwire.KeyBytes {
 		return errors.New("give the vault the keys of the service: there is none for " + vaultwire.PurposeTickets)
 	}
-	tickets := locked.Copy(kept.Tickets)
-	clear(kept.Tickets)
-	kept.Tickets = nil
+	defer clear(kept.Tickets)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.kept, k.tickets = kept, tickets
+	if !hmac.Equal(k.tickets.Slice(), kept.Tickets) {
+		k.tickets = locked.Copy(kept.Tickets)
+	}
+	k.kept = kept
+	k.kept.Tickets = nil
 	return nil
 }
 

@@ -96,6 +96,9 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 func (v *Vault) Wrap(_ context.Context, q vaultwire.Wrap) (a vaultwire.Wrapped, err error) {
 	key := q.Key
 	if q.Held != nil {
+		if q.Binding.Ref == "" { // a list key is opened without a retrieval
+			return a, fmt.Errorf("wrap key: a held key belongs to a file: %w", vaultwire.ErrNotOpened)
+		}
 		if key, err = v.hold.Open(nil, nil, q.Held, []byte(q.Binding.Group)); err != nil {
 			return a, fmt.Errorf("wrap key: %w", vaultwire.ErrHeld)
 		}

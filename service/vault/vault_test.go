@@ -335,6 +335,8 @@ func noOtherWay(t *testing.T, w way) {
 		_, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Held: held})
 		is(t, "sealed for a file of another group", err, vaultwire.ErrHeld)
 	}
+	_, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: vaultwire.ListBinding("g"), Held: held})
+	is(t, "sealed for a file, as a list key", err, vaultwire.ErrNotOpened)
 	q := sealed(t, v, rows)
 	for what, head := range map[string][]byte{"of another group": headOf("h").Bound(), "cut": q.Head[:20],
 		"none": nil, "of other texts": append([]byte("x"), q.Head...)} {

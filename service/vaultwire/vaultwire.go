@@ -136,13 +136,14 @@ type Vault interface {
 	IssueToken(context.Context, Claims) (Text, error)
 	OpenToken(context.Context, OpenToken) (Claims, error)
 
-	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld].
+	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld], and [ErrNotOpened] for a held key in
+	// another place than that of a file.
 	Wrap(context.Context, Wrap) (Wrapped, error)
 	// OpenFile opens the key of a file, for who retrieves it. Errors: [ErrNotOpened].
 	OpenFile(context.Context, WrappedKey) (Opened, error)
 	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
 	OpenList(context.Context, OpenList) (Opened, error)
-	// Check checks the key of a file, and keeps it. Errors: [ErrNotOpened].
+	// Check checks the key of a file, and does not give it out. Errors: [ErrNotOpened].
 	Check(context.Context, Check) (Checked, error)
 	// Rewrap wraps keys by another root.
 	Rewrap(context.Context, Rewrap) (Rewrapped, error)
