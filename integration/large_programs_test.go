@@ -74,7 +74,7 @@ func largeProgramsTable() []largeProgram {
 			script: "split -b 8M other piece.; cat piece.* | cmp - $SRC/other && rm piece.* && echo same", want: "same",
 			retrieves: 1, uploads: 4, fetched: 132, sent: 132, note: "reads all, and writes four files"},
 		{name: "rsync --inplace, one block changed", tool: "rsync",
-			script: "cp $SRC/other $OUT/changed; printf x | dd of=$OUT/changed bs=1 seek=9000000 conv=notrunc " +
+			script: "cp $SRC/other $OUT/changed; printf svcfs | dd of=$OUT/changed bs=1 seek=9000000 conv=notrunc " +
 				"status=none; rsync --inplace --no-whole-file --checksum $OUT/changed other; cmp other $OUT/changed " +
 				"&& echo same",
 			want: "same", retrieves: 1, uploads: 1, fetched: 132, sent: 3,
