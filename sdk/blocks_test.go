@@ -131,7 +131,8 @@ func TestBlocksAreRead(t *testing.T) {
 			for range 5 {
 				first := rand.Int64N(n)
 				some := buffers(t, 1+rand.Int64N(min(n-first, 9)))
-				if err := b.Read(t.Context(), first, some); err != nil || !buffersHold(some, content[first*small:min(size, (first+int64(len(some)))*small)]) {
+				want := content[first*small : min(size, (first+int64(len(some)))*small)]
+				if err := b.Read(t.Context(), first, some); err != nil || !buffersHold(some, want) {
 					t.Fatalf("%d blocks from %d on: %v", len(some), first, err)
 				}
 			}
@@ -215,7 +216,8 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 		}
 		requests.Store(0)
 		all := buffers(t, tc.read)
-		if err := b.Read(t.Context(), 0, all); err != nil || !buffersHold(all, content[:min(tc.read*small, e.Size)]) || requests.Load() != tc.want {
+		err = b.Read(t.Context(), 0, all)
+		if err != nil || !buffersHold(all, content[:min(tc.read*small, e.Size)]) || requests.Load() != tc.want {
 			t.Errorf("%+v: %d requests, %v", tc, requests.Load(), err)
 		}
 		if err := b.Read(t.Context(), 0, all[:1]); err != nil || requests.Load() != tc.want+1 {
@@ -286,7 +288,8 @@ func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
 			continue
 		}
 		all := buffers(t, 5)
-		if err := b.Read(t.Context(), 0, all); sdk.KindOf(err) != tc.read || err == nil && !buffersHold(all, content) || requests.Load() != tc.requests {
+		err = b.Read(t.Context(), 0, all)
+		if sdk.KindOf(err) != tc.read || err == nil && !buffersHold(all, content) || requests.Load() != tc.requests {
 			t.Errorf("%s: %d requests, %v", name, requests.Load(), err)
 		}
 		if err := b.Close(); err != nil {

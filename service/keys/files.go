@@ -50,13 +50,7 @@ func (k *Keys) WrapKey(ctx context.Context, tx *store.Tx, root int64, b vaultwir
 	if key.key != nil {
 		q.Key = key.key.Bytes()
 	}
-	wrapped, err := k.Wrap(ctx, q)
-	if errors.Is(err, vaultwire.ErrUnknownKey) { // another process made it
-		if err := k.Reload(ctx, tx); err != nil {
-			return nil, err
-		}
-		wrapped, err = k.Wrap(ctx, q)
-	}
+	wrapped, err := anew(ctx, k, tx, func() (vaultwire.Wrapped, error) { return k.Wrap(ctx, q) })
 	if errors.Is(err, vaultwire.ErrHeld) {
 		return nil, &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Second, Err: err,
 			Text: "the vault, which keeps the keys, was started anew meanwhile: try again in a moment"}
@@ -78,9 +72,9 @@ func (k *Keys) CheckKey(ctx context.Context, tx *store.Tx, q vaultwire.Check) (v
 	return anew(ctx, k, tx, func() (vaultwire.Checked, error) { return k.Check(ctx, q) })
 }
 
-// anew calls f once more after a key did not open: another process may have made a root.
+// anew calls f once more after a root was missing, or none opened a key: another process may have made one.
 func anew[A any](ctx context.Context, k *Keys, tx *store.Tx, f func() (A, error)) (a A, err error) {
-	if a, err = f(); !errors.Is(err, vaultwire.ErrNotOpened) {
+	if a, err = f(); !errors.Is(err, vaultwire.ErrUnknownKey) && !errors.Is(err, vaultwire.ErrNotOpened) {
 		return a, err
 	}
 	if err := k.Reload(ctx, tx); err != nil {
