@@ -111,6 +111,9 @@ type LivingResult struct {
 	// Rows are the records that uploaded the versions that Names shows, in their order, as rows of [KindsChain] with
 	// PrevHash and Place.
 	Rows []TransactionRow `json:"rows,omitempty"`
+	// Seq is that of the newest record of the chain: a list after it goes on behind the end that Proof shows. Nothing
+	// proves it, and a list after another one does not follow that end.
+	Seq int64 `json:"seq,omitempty"`
 }
 
 // ChainsLine begins the line of a checkpoint with the root of the tree of chains, in

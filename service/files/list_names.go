@@ -53,7 +53,9 @@ func (f *Files) Names(ctx context.Context, account string, req wire.LivingReques
 	}
 	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
 	question.Names = func(ctx context.Context, tx *store.Tx, n *chain.Names) (err error) {
-		answer, err = of.living(ctx, tx, n, req, from)
+		if answer, err = of.living(ctx, tx, n, req, from); err == nil {
+			answer.Seq, err = ledger.NewestOf(ctx, tx, req.GroupID)
+		}
 		return err
 	}
 	proof, err := f.log.Prove(ctx, question, read)

@@ -65,6 +65,16 @@ func Hashes(ctx context.Context, tx *store.Tx, after int64, n int) ([][]byte, er
 		"SELECT hash FROM placed WHERE place > ? ORDER BY place LIMIT ?", after, n)
 }
 
+// NewestOf returns the sequence of the newest record of a group's own chain, 0 if it has none.
+func NewestOf(ctx context.Context, tx *store.Tx, group string) (seq int64, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger WHERE group_id = ? AND kind <> '"+
+		chain.KindClaim+"'", group).Scan(&seq)
+	if err != nil {
+		return 0, fmt.Errorf("read the newest sequence of a chain: %w", err)
+	}
+	return seq, nil
+}
+
 // NewestInChain returns the time of the oldest of the n newest records of a group's own chain.
 func NewestInChain(ctx context.Context, tx *store.Tx, group string, n int64) (time.Time, error) {
 	var ns int64
