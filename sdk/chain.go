@@ -139,7 +139,11 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 			return err
 		}
 	}
-	h.learn(g, checkpoint, verified{listing.Cursor(), fold.newest})
+	if fold.end = (verified{listing.Cursor(), fold.newest}); fold.partly {
+		h.seen(g, checkpoint, fold.end)
+	} else {
+		h.learn(g, checkpoint, fold.end)
+	}
 	return nil
 }
 
@@ -272,12 +276,17 @@ func (h *chains) past(g GroupID) proof.Past {
 
 // learn keeps the verified place of a chain, unless another call got further.
 func (h *chains) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
-	h.c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
 	h.mu.Lock()
 	if now.Number >= h.verified[g].Number {
 		h.verified[g] = now
 	}
 	h.mu.Unlock()
+	h.seen(g, checkpoint, now)
+}
+
+// seen remembers how far a group has come, for all programs of the account.
+func (h *chains) seen(g GroupID, checkpoint proof.Checkpoint, now verified) {
+	h.c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
 	h.c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
 }
 

@@ -115,6 +115,11 @@ type listing struct {
 // knownFiles is what a caller knows of a group, see [Group.News].
 type knownFiles interface {
 	After() Seq
+	knownPart
+}
+
+// knownPart is what a caller knows of a part of a group, see [Group.Changes].
+type knownPart interface {
 	Entry(ref Ref) *Entry
 	Beneath(folder string) (list []*Entry, all bool)
 }

@@ -29,10 +29,14 @@ type folding struct {
 	at      map[Ref]int
 
 	isPart  bool                // records before the first of these were verified earlier
-	known   knownFiles          // what the caller has of them; nil = nothing
+	known   knownPart           // what the caller has of them; nil = nothing
+	partly  bool                // the caller knows some of the files alone, and is told of renamed folders
+	renamed []FolderMove        // where partly
+	left    []string            // where partly: names of files before they were renamed
 	folders *chain.Folders[int] // of those that live; nil = no folder was renamed so far
 	newest  Seq                 // of the records about files and folders
 	records int64               // that were applied
+	end     verified            // of the records, once they are proven
 	moved   int64               // bytes of new names by folders
 	living  *chain.Replay       // of names; nil = nobody asked
 	memory  *trust.Memory       // has roots of names after the records stated
@@ -41,7 +45,7 @@ type folding struct {
 }
 
 // newFolding goes on after what was verified.
-func newFolding(lists *listMemory, g GroupID, from verified, known knownFiles) *folding {
+func newFolding(lists *listMemory, g GroupID, from verified, known knownPart) *folding {
 	return &folding{lists: lists, group: g, at: map[Ref]int{}, isPart: from.Seq > 0, newest: from.newest, known: known}
 }
 
@@ -175,6 +179,10 @@ func (f *folding) take(l *listedRecord) error {
 		if f.folders != nil {
 			f.folders.Drop(i, f.entries[i].Name)
 		}
+		if f.partly && r.Kind == EventRenamed {
+			f.left = append(f.left, r.Tag(chain.TagName))
+			f.bytes += int64(len(f.left[len(f.left)-1])) + textHead
+		}
 		f.bytes -= f.entries[i].Footprint()
 		f.entries[i].change(r)
 		f.bytes += f.entries[i].Footprint()
@@ -192,8 +200,12 @@ func (f *folding) renameFolder(r *chain.Record) error {
 	if !ok {
 		return &proof.Refusal{Row: r.Seq, Text: "it does not say which folder has which name now"}
 	}
-	if f.isPart && !f.addBeneath(r, before, after) {
+	if f.isPart && !f.addBeneath(r, before, after) && !f.partly {
 		return errNeedsAll
+	}
+	if f.partly {
+		f.renamed = append(f.renamed, FolderMove{before, after, AccountID(r.Account), r.Number})
+		f.bytes += int64(len(before)+len(after)+len(r.Account)) + textHead
 	}
 	if f.folders == nil {
 		f.folders = &chain.Folders[int]{}

@@ -31,7 +31,9 @@ type Child struct {
 	Name string // the last part of the path: as [Group.Files] shows it, and as it is recorded
 	// File is the newest version of the file, nil = it is a folder. It does not tell which record was the newest about
 	// the file: ChangedSeq and Number are those of the upload.
-	File *Entry
+	File   *Entry
+	Older  bool  // older versions of the file live, too
+	Number int64 // of the newest record of the group where it was so
 }
 
 // Children lists what lies directly in a folder, "" = the top of the group, in no order: each file, and each folder in
@@ -48,19 +50,115 @@ type Child struct {
 // [ErrNotFound] for a folder that is not there, [ErrCorrupt], and those of [Group.List]. The slice belongs to the
 // caller.
 func (g Group) Children(ctx context.Context, folder string) ([]Child, error) {
-	children, err := g.c.chains.children(ctx, g.ID, folder)
-	return children, g.wrap("list a folder", err)
+	p, err := g.PartOfFolder(ctx, folder)
+	for tries := 1; err == nil && p.mixed; tries++ {
+		if tries == folderTries {
+			return nil, g.wrap("list a folder", errFolderChanged)
+		}
+		p, err = g.PartOfFolder(ctx, folder)
+	}
+	if err == nil && p.Missing {
+		err = g.wrap("list a folder", g.absent("folder "+quote(folder)))
+	}
+	return p.Children, err
 }
 
 // Child is [Group.Children] for one file or folder, by its path. It is one request, however many lie beside it. Unlike
 // [Group.Stat] it does not prove that the log holds the record of the file.
 func (g Group) Child(ctx context.Context, path string) (Child, error) {
-	child, _, err := g.c.chains.child(ctx, g.ID, path)
-	return child, g.wrap("find", err)
+	p, err := g.PartOfName(ctx, path)
+	if err != nil {
+		return Child{}, err
+	}
+	if p.Missing {
+		return Child{}, g.wrap("find", g.absent("name "+quote(path)))
+	}
+	return p.Children[0], nil
+}
+
+// Part is what a group had at a place of its chain, under one name or in one folder. A long folder that changes between
+// its pages is of several places: then the changes since the first one tell what it had at the last one.
+type Part struct {
+	Children  []Child // of a name at most one; the slice belongs to the caller
+	Missing   bool    // proven: there is nothing under the name, or no such folder
+	At, Until Cursor  // the first and the last place
+	mixed     bool    // they are not of one state
+}
+
+// Cursor is a place in the chain of a group, for [Group.Changes]. The zero value is none.
+type Cursor struct{ at verified }
+
+// Number is that of the newest record there.
+func (c Cursor) Number() int64 { return c.at.Number }
+
+// Seq is the ledger sequence of that record, as the service says.
+func (c Cursor) Seq() Seq { return Seq(c.at.Seq) }
+
+// PartOfFolder is [Group.Children] that says where in the chain it was true. A folder that is not there is no error,
+// and one that changes between its pages is not read again.
+func (g Group) PartOfFolder(ctx context.Context, folder string) (Part, error) {
+	p, err := g.c.chains.children(ctx, g.ID, folder)
+	return p, g.wrap("list a folder", err)
+}
+
+// PartOfName is [Group.Child] that says where in the chain it was true. A name that is not there is no error.
+func (g Group) PartOfName(ctx context.Context, path string) (Part, error) {
+	p, _, err := g.c.chains.child(ctx, g.ID, path)
+	return p, g.wrap("find", err)
+}
+
+// FolderMove is a renamed folder.
+type FolderMove struct {
+	From, To string    // recorded, without a slash at the end
+	By       AccountID // who renamed it
+	Number   int64     // of the record
+}
+
+// Changes is what changed in a group after a place of its chain.
+type Changes struct {
+	// Entries are the files and folders that records are about, as they are now, in the order of their first record,
+	// and those that the caller knows beneath a renamed folder. Of others beneath it there are none.
+	Entries []Entry
+	Renamed []FolderMove // in their order
+	Left    []string     // the names that files had before their new ones, but for those of renamed folders
+	At      Cursor       // of the newest record: the place to go on from
+}
+
+// Changes is [Group.News] for a program that knows a part of the group: it lists what changed after a place at which a
+// part was proven, however much the group has, and proves that these records follow that place. known is what the
+// program knows; it may know less than all beneath a folder. Price, needs and errors are like those of [Group.List],
+// and [ErrUnsupported] at a service without parts.
+func (g Group) Changes(ctx context.Context, at Cursor, known interface {
+	Entry(ref Ref) *Entry
+	Beneath(folder string) (list []*Entry, all bool)
+}) (Changes, error) {
+	list := func() (Changes, error) { return g.c.chains.changes(ctx, g.ID, at, known) }
+	changes, err := retryWithNewKey(ctx, g.c, list)
+	return changes, g.wrap("list", err)
+}
+
+func (h *chains) changes(ctx context.Context, g GroupID, at Cursor, known knownPart) (Changes, error) {
+	if err := h.c.caps.offers(ctx, wire.OpGetNames); err != nil {
+		return Changes{}, err
+	}
+	end, err := h.c.lists.begin(ctx, h.c.lists.paged)
+	if err != nil {
+		return Changes{}, err
+	}
+	defer end()
+	fold := newFolding(h.c.lists, g, at.at, known)
+	fold.isPart, fold.partly = true, true
+	err = h.readChain(ctx, g, at.at, fold)
+	fold.release()
+	if err != nil {
+		return Changes{}, err
+	}
+	return Changes{fold.entries, fold.renamed, fold.left, Cursor{fold.end}}, nil
 }
 
 // part is a proven answer about names.
 type part struct {
+	at   Cursor
 	root chain.Hash
 	raw  []byte // the proof of names
 	rows []wire.TransactionRow
@@ -111,7 +209,8 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	}
 	signed, err := proof.OpenPart(log, chain.OfGroup(string(g)), before, past, *answer.Proof, request.Nonce, time.Now())
 	if err == nil {
-		err = open(part{root: signed.Names, raw: answer.Names, rows: answer.Rows})
+		end := Cursor{verified{Cursor: signed.Cursor(answer.Seq)}}
+		err = open(part{at: end, root: signed.Names, raw: answer.Names, rows: answer.Rows})
 	}
 	if kind := KindOf(err); err != nil && kind != ErrNotFound && kind != ErrUnsupported { // those are proven
 		return h.c.log.refusal(ctx, log, err)
@@ -170,9 +269,16 @@ var errNoPlace = errors.New("its newest version is in no signed checkpoint yet: 
 // recorded is child for a file whose record the log holds. It waits for a record that is too new.
 func (h *chains) recorded(ctx context.Context, g GroupID, path string) (Child, error) {
 	for deadline := time.Now().Add(mergePatience); ; {
-		c, record, err := h.child(ctx, g, path)
-		if err != nil || c.File == nil {
-			return c, err
+		p, record, err := h.child(ctx, g, path)
+		if err == nil && p.Missing {
+			err = h.c.Group(g).absent("name " + quote(path))
+		}
+		if err != nil {
+			return Child{}, err
+		}
+		c := p.Children[0]
+		if c.File == nil {
+			return c, nil
 		}
 		if record.Place >= 0 {
 			held := func() (Child, error) { return c, h.c.log.holds(ctx, record) }
@@ -206,29 +312,28 @@ func (l *signedLog) holds(ctx context.Context, record chain.Row) error {
 }
 
 // child returns what is under a path, and the record of the file.
-func (h *chains) child(ctx context.Context, g GroupID, path string) (c Child, record chain.Row, err error) {
+func (h *chains) child(ctx context.Context, g GroupID, path string) (under Part, record chain.Row, err error) {
 	if err := mustBePlain(path); err != nil {
-		return c, record, err
+		return under, record, err
 	}
 	if names.IsHash(path) { // as that of a file without a name
-		return c, record, wholeList(isNotPlain)
+		return under, record, wholeList(isNotPlain)
 	}
 	err = h.part(ctx, g, wire.LivingRequest{Name: path}, func(p part) (err error) {
 		found, err := openName(p, path)
 		if err != nil {
 			return err
 		}
-		c, err = p.child(g, found, path)
+		c, err := p.child(g, found, path)
 		record = p.last
+		under = Part{At: p.at, Until: p.at, Missing: c == (Child{})}
+		if !under.Missing {
+			c.Number = p.at.Number()
+			under.Children = []Child{c}
+		}
 		return err
 	})
-	if err == nil && c == (Child{}) {
-		err = h.c.Group(g).absent("name " + quote(path))
-	}
-	if err != nil {
-		return Child{}, record, err
-	}
-	return c, record, nil
+	return under, record, err
 }
 
 func openName(p part, path string) (chain.Component, error) {
@@ -253,7 +358,7 @@ func (p *part) child(g GroupID, c chain.Component, path string) (Child, error) {
 		if err == nil && isFolder {
 			err = wholeList(isNotPlain)
 		}
-		child.File = &e
+		child.File, child.Older = &e, c.Older != chain.Hash{}
 		return child, err
 	case isFolder:
 		return child, nil
@@ -284,31 +389,28 @@ func (p *part) take(g GroupID, v chain.Living, name string) (Entry, error) {
 // folderTries is how often a folder is read that changes between its pages.
 const folderTries = 3
 
-// errFolderChanged: a page is of another state of the folder than the one before.
-var errFolderChanged = errors.New("the folder changed while it was listed")
+// errNoFolder: it is proven that there is no such folder.
+var errNoFolder error = &Error{Op: "list", Kind: ErrNotFound, Code: wire.CodeFileNotFound}
 
-func (h *chains) children(ctx context.Context, g GroupID, folder string) (list []Child, err error) {
-	if folder != "" {
-		if err := mustBePlain(folder); err != nil {
-			return nil, err
-		}
-	}
-	for range folderTries {
-		if list, err = h.pages(ctx, g, folder); !errors.Is(err, errFolderChanged) {
-			return list, err
-		}
-	}
-	return nil, &Error{Op: "list", Kind: ErrUnavailable, Err: err}
-}
+// errFolderChanged: the pages are of several states of the folder.
+var errFolderChanged error = &Error{Op: "list", Kind: ErrUnavailable,
+	Err: errors.New("the folder changes while it is listed")}
 
 // maxEmptyPages is how many pages of a folder may follow one another without a name. A service that is honest sends an
 // empty page only beside names whose hashes begin alike.
 const maxEmptyPages = 256
 
-// pages reads a folder once. What it holds bounds the pages with names.
-func (h *chains) pages(ctx context.Context, g GroupID, folder string) (list []Child, err error) {
+// children reads a folder once. What it holds bounds the pages with names. A name that comes again, because a page grew
+// towards those before it, is as it came last.
+func (h *chains) children(ctx context.Context, g GroupID, folder string) (in Part, err error) {
+	if folder != "" {
+		if err := mustBePlain(folder); err != nil {
+			return in, err
+		}
+	}
 	var page, first chain.Page
 	held, empty := int64(0), 0
+	places := map[string]int{} // in in.Children
 	defer func() { _ = h.c.lists.hold(-held) }()
 	for isFirst := true; isFirst || page.Next != (chain.Hash{}); isFirst = false {
 		from := page.Next
@@ -318,38 +420,55 @@ func (h *chains) pages(ctx context.Context, g GroupID, folder string) (list []Ch
 		}
 		var more []Child
 		err := h.part(ctx, g, request, func(p part) (err error) {
+			if in.Until = p.at; isFirst {
+				in.At = p.at
+			}
 			more, page, err = h.openPage(g, folder, from, p)
 			return err
 		})
+		if errors.Is(err, errNoFolder) {
+			in.Missing, in.mixed = isFirst, !isFirst
+			return in, nil // it is there no more, which the changes since the first page tell
+		}
 		if err != nil {
-			return nil, err
+			return Part{}, err
 		}
 		if isFirst {
 			first = page
 		}
-		if page.Folder != first.Folder || !page.IsNext {
-			return nil, errFolderChanged
-		}
+		in.mixed = in.mixed || page.Folder != first.Folder || !page.IsNext
 		if empty++; len(more) > 0 {
 			empty = 0
 		}
 		if empty > maxEmptyPages {
-			return nil, call.Malformed(errors.New("the pages of a folder have no end"))
+			return Part{}, call.Malformed(errors.New("the pages of a folder have no end"))
 		}
 		size := int64(0)
 		for _, c := range more {
+			c.Number = in.Until.Number()
 			size += childBytes + int64(len(c.Name))
 			if c.File != nil {
 				size += c.File.Footprint()
 			}
+			if at, is := places[c.Name]; is {
+				in.Children[at] = c
+				continue
+			}
+			places[c.Name] = len(in.Children)
+			in.Children = append(in.Children, c)
 		}
 		held += size
 		if err := h.c.lists.hold(size); err != nil {
-			return nil, err
+			return Part{}, err
 		}
-		list = append(list, more...)
 	}
-	return list, nil
+	if !in.mixed { // as the folder did not change between its pages, all of it was so at the last one, too
+		in.At = in.Until
+		for i := range in.Children {
+			in.Children[i].Number = in.Until.Number()
+		}
+	}
+	return in, nil
 }
 
 // childBytes is the memory of a [Child] beside its texts and its entry, in bytes.
@@ -367,7 +486,7 @@ func (h *chains) openPage(g GroupID, folder string, from chain.Hash, p part) (li
 		case folder == "" || found.Folder != chain.Hash{}:
 			return nil, page, notProven("what is in the folder, which is there")
 		}
-		return nil, page, h.c.Group(g).absent("folder " + quote(folder))
+		return nil, page, errNoFolder
 	}
 	page, ok := opened.Open(p.root, folder, from)
 	if !ok {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -109,6 +110,9 @@ func TestChildrenInPages(t *testing.T) {
 		c.File.Hash != newest.Hash || c.File.Size != newest.Size ||
 		!c.File.Time.Equal(newest.Time) || c.File.Uploader != newest.Uploader || c.File.Seq != newest.Seq {
 		t.Errorf("%+v, %v, want %+v", c.File, err, newest)
+	}
+	if once, err := g.Child(t.Context(), "docs/file4"); err != nil || !c.Older || once.Older {
+		t.Errorf("older versions: %v, %v, %v", c.Older, once.Older, err)
 	}
 	if c, err := g.Child(t.Context(), "docs/deep"); err != nil || c.File != nil || c.Name != "deep" {
 		t.Errorf("a folder is %+v, %v", c, err)
@@ -236,6 +240,78 @@ func TestChildrenOfAChangingFolder(t *testing.T) {
 	}
 }
 
+// A program that follows what changes takes a folder that changes between its pages: nothing of it is missing then, and
+// nothing is there twice, whether names come, go or are replaced on pages of before and of after.
+func TestPartOfAChangingFolder(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(t *testing.T, g sdk.Group, n int){
+		"new names":      func(t *testing.T, g sdk.Group, n int) { putText(t, g, fmt.Sprint("docs/new", n)) },
+		"replaced names": func(t *testing.T, g sdk.Group, n int) { putText(t, g, fmt.Sprint("docs/", n)) },
+		"removed names": func(t *testing.T, g sdk.Group, n int) {
+			_, _ = g.Remove(t.Context(), fmt.Sprint("docs/", n))
+		},
+		"renamed names": func(t *testing.T, g sdk.Group, n int) {
+			if e, err := g.Stat(t.Context(), fmt.Sprint("docs/", n)); err == nil {
+				_, _ = g.Rename(t.Context(), e.Ref, fmt.Sprint("docs/more", n))
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := testkit.Start(t, testkit.Ours)
+			g, other := inParts(t, s)
+			for i := range 6 {
+				putText(t, g, fmt.Sprint("docs/", i))
+			}
+			n := 0
+			s.Disturb(partPath, asking(func(req *wire.LivingRequest) {
+				if req.Limit = 1; req.From != "" && n < 4 {
+					change(t, other, n)
+					n++
+				}
+			}))
+			part, err := g.PartOfFolder(t.Context(), "docs")
+			must(t, err)
+			s.Disturb(partPath, nil)
+			if part.At.Number() == part.Until.Number() {
+				t.Error("it is of one place")
+			}
+			p := view.NewPartial(view.New(), part.At)
+			changes, err := g.Changes(t.Context(), p.At(), p)
+			must(t, err)
+			p.Apply(changes)
+			if _, ok := p.LearnFolder("docs", part); !ok || !p.KnowsFolder("docs") || len(p.Doubts("docs")) > 0 {
+				t.Fatalf("it is not known: %v, in doubt %q", ok, p.Doubts("docs"))
+			}
+			newest := map[string]*sdk.Entry{}
+			for e := range p.All() {
+				if was := newest[e.Name]; e.Deleted == nil && (was == nil || was.Seq < e.Seq) {
+					newest[e.Name] = e
+				}
+			}
+			var got, want []string
+			for name, e := range newest {
+				got = append(got, name+" "+string(e.Ref))
+			}
+			list, err := g.Children(t.Context(), "docs")
+			must(t, err)
+			for _, c := range list {
+				want = append(want, "docs/"+c.Name+" "+string(c.File.Ref))
+			}
+			if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				t.Errorf("it has %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Where a group is to be read as a whole, a part of it is refused as not offered, whatever the reason.
 func TestPartsThatAreNotOffered(t *testing.T) {
 	t.Parallel()
@@ -304,5 +380,95 @@ func TestThreat6PartsAreRemembered(t *testing.T) {
 	if list, err := g.Entries(t.Context()); !errors.Is(err, sdk.ErrCorrupt) ||
 		!strings.Contains(fmt.Sprint(err), "newer ones are left out") || len(list) > 0 {
 		t.Errorf("%d entries, %v", len(list), err)
+	}
+}
+
+// nothingKnown knows nothing of a group.
+type nothingKnown struct{}
+
+func (nothingKnown) Entry(sdk.Ref) *sdk.Entry            { return nil }
+func (nothingKnown) Beneath(string) ([]*sdk.Entry, bool) { return nil, false }
+
+// What changes after a part is listed without the rest of the group, also where the part told of records that were in
+// no checkpoint.
+func TestChangesAfterAPart(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, other := inParts(t, s)
+	for i := range 5 {
+		putText(t, other, fmt.Sprint("docs/", i))
+	}
+	moved := putText(t, other, "docs/moved")
+	part, err := g.PartOfName(t.Context(), "docs/1")
+	if err != nil || part.Missing || len(part.Children) != 1 || part.At.Number() < 7 {
+		t.Fatalf("%+v, %v", part, err)
+	}
+	none, err := g.Changes(t.Context(), part.At, nothingKnown{})
+	if err != nil || len(none.Entries)+len(none.Renamed)+len(none.Left) > 0 || none.At.Number() != part.At.Number() {
+		t.Errorf("%+v, %v", none, err)
+	}
+	newest := putText(t, other, "docs/new")
+	if _, err := other.Rename(t.Context(), moved.Ref, "docs/there"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.RenameFolder(t.Context(), "docs", "papers", newest.Seq+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []sdk.Cursor{part.At, none.At} {
+		c, err := g.Changes(t.Context(), at, nothingKnown{})
+		if err != nil || len(c.Entries) != 2 || c.Entries[0].Ref != newest.Ref || c.Entries[1].Ref != moved.Ref ||
+			c.Entries[0].Name != "papers/new" || c.Entries[1].Name != "papers/there" ||
+			!slices.Equal(c.Left, []string{"docs/moved"}) || len(c.Renamed) != 1 ||
+			c.Renamed[0] != (sdk.FolderMove{From: "docs", To: "papers", By: newest.Uploader, Number: c.At.Number()}) ||
+			c.At.Number() != at.Number()+3 {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+	missing, err := g.PartOfName(t.Context(), "docs/1")
+	if err != nil || !missing.Missing || len(missing.Children) > 0 || missing.At.Number() != part.At.Number()+3 {
+		t.Errorf("%+v, %v", missing, err)
+	}
+	if folder, err := g.PartOfFolder(t.Context(), "docs"); err != nil || !folder.Missing {
+		t.Errorf("%+v, %v", folder, err)
+	}
+}
+
+// Threat 76: the sequence of the end that a part tells of is not signed. Whatever it is, no change is left out.
+func TestThreat76SequenceOfAPart(t *testing.T) {
+	t.Parallel()
+	for what, seq := range map[string]func(of float64) float64{
+		"of a record before": func(of float64) float64 { return of - 1 },
+		"of the next record": func(of float64) float64 { return of + 1 },
+		"none":               func(float64) float64 { return 0 },
+		"below all":          func(float64) float64 { return -5 },
+		"above all":          func(of float64) float64 { return of + 1000 },
+	} {
+		s := testkit.Start(t, testkit.Ours)
+		g, other := inParts(t, s)
+		putText(t, other, "a")
+		putText(t, other, "b")
+		s.Disturb(partPath, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				answer := httptest.NewRecorder()
+				next.ServeHTTP(answer, r)
+				var all map[string]any
+				if err := json.Unmarshal(answer.Body.Bytes(), &all); err != nil {
+					t.Error(err)
+				}
+				of := all["result"].(map[string]any)
+				of["seq"] = seq(of["seq"].(float64))
+				_ = json.NewEncoder(w).Encode(all)
+			})
+		})
+		part, err := g.PartOfName(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		putText(t, other, "c")
+		putText(t, other, "d")
+		c, err := g.Changes(t.Context(), part.At, nothingKnown{})
+		if !errors.Is(err, sdk.ErrCorrupt) || len(c.Entries) > 0 {
+			t.Errorf("%s: %+v, %v", what, c, err)
+		}
 	}
 }

@@ -19,7 +19,10 @@ type Cursor struct {
 	// young are the records that no checkpoint has held yet, the oldest first; the newest
 	// is at Place. The list is short, because the service has only
 	// [chain.MaxMergeDelaySeconds].
-	young  []young
+	young []young
+	// hidden is how many records are before those, or up to Place, that no checkpoint held and whose hashes are not
+	// known, because the cursor began behind them.
+	hidden int64
 	signed int64 // time of the newest head, in ns since the epoch
 }
 
@@ -55,7 +58,7 @@ func NewListing(name string, after Cursor, must Past, now time.Time) *Listing {
 
 // Proven returns the number of the last record that a checkpoint holds. It is right once
 // End has returned.
-func (c Cursor) Proven() int64 { return c.Number - int64(len(c.young)) }
+func (c Cursor) Proven() int64 { return c.Number - int64(len(c.young)) - c.hidden }
 
 // Cursor returns the end of the records so far.
 func (l *Listing) Cursor() Cursor { return l.at }
@@ -159,6 +162,11 @@ type Part struct {
 	Checkpoint  Checkpoint
 }
 
+// Cursor is where the next listing continues, behind what was verified, with the ledger sequence of its end.
+func (p Part) Cursor(seq int64) Cursor {
+	return Cursor{Place: p.Place, Seq: seq, hidden: max(p.Number-p.Proven, 0)}
+}
+
 // OpenPart verifies the proof of an answer without the records of the chain name: the end of the chain and its root of
 // names are signed for this request, and not older than what was seen before. That the records since then continue
 // those, and give this root, is not verified: who reads the records does both.
@@ -250,7 +258,7 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 				c.N)
 		}
 	}
-	for _, known := range []chain.Place{l.at.Place, l.must.Place} {
+	for _, known := range []chain.Place{l.at.Place, l.from, l.must.Place} {
 		if held.Number == known.Number && held.Hash != known.Hash {
 			return refuse(0, "record %d of this group is another one in the signed checkpoint of %d records",
 				held.Number, c.N)
@@ -261,12 +269,16 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 		return refuse(0, "record %d of this group has been in no signed checkpoint since %s", l.must.Proven+1,
 			l.must.Since.UTC().Format(time.RFC3339))
 	}
-	proven := l.at.Number - int64(len(l.at.young)) // proven by earlier checkpoints
+	proven := l.at.Proven() // by earlier checkpoints
 	if held.Number > l.at.Number {
 		return refuse(0, "the signed checkpoint holds %d records of this group, and %d are listed", held.Number,
 			l.at.Number)
 	}
-	if n := held.Number - proven; n > 0 {
+	if n := held.Number - proven; n <= l.at.hidden {
+		l.at.hidden -= max(n, 0)
+	} else {
+		n -= l.at.hidden
+		l.at.hidden = 0
 		if l.at.young[n-1].hash != held.Hash {
 			return refuse(0, "the first %d records of this group are not those in the signed checkpoint of %d records",
 				held.Number, c.N)

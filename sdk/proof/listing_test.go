@@ -171,6 +171,40 @@ func TestThreat76PartsThatAreRefused(t *testing.T) {
 	}
 }
 
+// A list goes on behind a part, of which the first two records are in the checkpoint, and the next two are not known.
+func TestThreat76ListsBehindAPart(t *testing.T) {
+	name, now, all := chain.OfGroup("team"), time.Unix(0, 1e18+6), six()
+	place := func(n int) chain.Place { return chain.PlaceOf(&all[n-1]) }
+	for _, c := range []struct {
+		held   int
+		forged bool
+		proven int64 // -1 = the list is refused
+	}{{1, false, 2}, {2, false, 2}, {3, false, 3}, {4, false, 4}, {4, true, -1}, {5, false, 5}, {5, true, -1},
+		{6, false, 6}, {6, true, -1}} {
+		w := newWorld(t)
+		w.tree = w.tree.With(name, place(2))
+		p := w.prove(name, place(4), "n", now)
+		p.Names = w.names(name, place(4), "n")
+		part, err := proof.OpenPart(w.log(), name, proof.Checkpoint{}, proof.Past{}, p, "n", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := proof.NewListing(name, part.Cursor(all[3].Seq), proof.Past{}, now)
+		if err := add(l, all[4:]); err != nil {
+			t.Fatal(err)
+		}
+		held := place(c.held)
+		if c.forged {
+			held.Hash = chain.Hash{5}
+		}
+		w.tree = chain.Tree{}.With("group:other", chain.Place{Number: 1}).With(name, held)
+		_, err = l.End(w.log(), proof.Checkpoint{}, w.prove(name, place(6), "m", now), "m")
+		if c.proven < 0 != (err != nil) || err == nil && l.Cursor().Proven() != c.proven {
+			t.Errorf("%+v: %v, %d are proven", c, err, l.Cursor().Proven())
+		}
+	}
+}
+
 // names signs a root of names.
 func (w *world) names(name string, p chain.Place, nonce string) *wire.SignedNames {
 	root := chain.Hash{7}
