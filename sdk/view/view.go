@@ -19,6 +19,7 @@ type View struct {
 	rows  map[sdk.Ref]placed
 	came  int // rows that ever came
 	after sdk.Seq
+	seen  sdk.Seq // every change up to this one is known, as far as a row of it would be here
 
 	upTo   int64               // every record up to this number is known; 0 = not known
 	beyond map[int64]time.Time // known records after a gap, and when the changes began that made them
@@ -89,6 +90,7 @@ func (v *View) Listed(rows []sdk.Entry) {
 	for i := range rows {
 		v.after, v.upTo = max(v.after, rows[i].ChangedSeq), max(v.upTo, rows[i].Number)
 	}
+	v.seen = max(v.seen, v.after)
 	for n := range v.beyond {
 		if n <= v.upTo {
 			delete(v.beyond, n)
@@ -102,6 +104,20 @@ func (v *View) After() sdk.Seq {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.after
+}
+
+// Seen returns the sequence of a change up to which nothing is missing here. In a [Partial] it may be larger than
+// After.
+func (v *View) Seen() sdk.Seq {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.seen
+}
+
+func (v *View) saw(seq sdk.Seq) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.seen = max(v.seen, seq)
 }
 
 // Made notes the number of a record of this account, and when the change began. If it follows what is known, then
