@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/integration/line"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -63,7 +64,7 @@ func (w *world) growth(out string) error {
 	w.systems = systems
 	var tables []growing
 	for _, measure := range []func(*system) (growing, error){w.growFile, w.growGroup, w.growNames,
-		w.growClients, w.growProcesses} {
+		w.growMount, w.growClients, w.growProcesses} {
 		g, err := measure(s)
 		if err != nil {
 			return err
@@ -247,9 +248,79 @@ func (w *world) lookAtGroup(s *system, group string) ([]float64, error) {
 	return []float64{cold, warmed, first, mib(statusBytes(s.client.cmd.Process.Pid, "VmRSS:"))}, nil
 }
 
+// The group of [world.growNames] and [world.growMount].
+const (
+	namesGroup     = "names"
+	namesPerFolder = 100
+	mostNames      = 1_000_000
+)
+
+func namesFolder(i int) string { return fmt.Sprintf("folder-%05d", i/namesPerFolder) }
+
+// growMount looks at the group that growNames made, from mounts that have seen nothing.
+func (w *world) growMount(s *system) (growing, error) {
+	g := growing{title: "A mount of a group of many files", x: "files",
+		columns: []string{"first stat, ms", "its requests", "its KiB", "then ls -l of a folder of 100, ms",
+			"its requests", "its KiB", "memory, MiB", "find of all, ms", "its requests", "its MiB",
+			"peak memory, MiB"},
+		note: "A mount that has seen nothing begins with the stat of one file. Requests are turns on the line, KiB all " +
+			"that it carried, with what a mount asks at its start. find is that of findutils, over all of the group: " +
+			"where memory is short (--list-memory, 256 MiB), the mount forgets what it looked at."}
+	if err := s.reach(&line.Shape{}); err != nil {
+		return g, err
+	}
+	if err := s.up(true); err != nil {
+		return g, err
+	}
+	var figures []float64
+	carried := func(unit float64, look func() error) error {
+		before, begin := s.moved(), time.Now()
+		if err := look(); err != nil {
+			return err
+		}
+		took, after := milliseconds(time.Since(begin)), s.moved()
+		figures = append(figures, took, float64(after.Turns-after.Watches-before.Turns+before.Watches),
+			float64(after.Up+after.Down-before.Up-before.Down)/unit)
+		return nil
+	}
+	err := carried(1<<10, func() error {
+		_, err := os.Stat(s.path(namesGroup, namesFolder(mostNames/3), entryName(mostNames/3)))
+		return err
+	})
+	if err != nil {
+		return g, err
+	}
+	err = carried(1<<10, func() error {
+		_, lines, err := listFolder(s.path(namesGroup, namesFolder(mostNames/4)))
+		if err == nil && lines != namesPerFolder+1 {
+			err = fmt.Errorf("ls shows %d lines", lines)
+		}
+		return err
+	})
+	if err != nil {
+		return g, err
+	}
+	figures = append(figures, mib(statusBytes(s.client.cmd.Process.Pid, "VmRSS:")))
+	m := s.meter()
+	err = carried(1<<20, func() error {
+		progress("find over %d files", mostNames)
+		out, err := exec.Command("find", s.path(namesGroup), "-type", "f").Output()
+		if err == nil && countLines(out) != mostNames {
+			err = fmt.Errorf("find shows %d files", countLines(out))
+		}
+		return err
+	})
+	if err != nil {
+		return g, err
+	}
+	figures = append(figures, mib(m.stop().peak))
+	g.rows = append(g.rows, row{mostNames, figures})
+	return g, errors.Join(s.down(), s.reach(nil))
+}
+
 // growNames asks for one name and one folder in a group of growing size, each proven.
 func (w *world) growNames(*system) (growing, error) {
-	const group, perFolder = "names", 100
+	const group, perFolder = namesGroup, namesPerFolder
 	g := growing{title: "Names of a group, each question proven", x: "files",
 		columns: []string{"tree built, ms", "one file, ms", "its requests", "its KiB", "folder of 100, ms",
 			"its requests", "its KiB", "memory of svcd, MiB", "ledger --verify, ms", "its MiB", "svcd audit, ms",
@@ -260,13 +331,12 @@ func (w *world) growNames(*system) (growing, error) {
 			"told to list. svcfs ledger --verify checks the group, svcd audit the whole ledger with the groups of the "+
 			"tables above: MiB is the most that the program had. The files are records without content, in folders of "+
 			"%d.", perFolder)}
-	folder := func(i int) string { return fmt.Sprintf("folder-%05d", i/perFolder) }
-	ctx := context.Background()
+	folder, ctx := namesFolder, context.Background()
 	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {
 		return g, err
 	}
 	have := 0
-	for size := 10_000; size <= 1_000_000; size *= 10 {
+	for size := 10_000; size <= mostNames; size *= 10 {
 		progress("names of %d files", size)
 		err := w.svc.addRecords(ctx, group, have, size, func(i int) string { return folder(i) + "/" + entryName(i) })
 		if err != nil {
