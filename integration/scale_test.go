@@ -63,7 +63,7 @@ func memoryOf(t *testing.T, pid int) (now, peak int64) {
 // M6: a large group is first listed in seconds, with little memory, and for free.
 func TestM6LargeGroup(t *testing.T) {
 	const perFolder = 250
-	files := count(500, 100_000)
+	files := count(1500, 100_000) // more than are listed at once
 	w := newWorld(t)
 	alice, bob := w.account("alice", "1000000"), w.account("bob", "1000")
 	alice.must("group", "create", "team")

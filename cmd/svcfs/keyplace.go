@@ -110,7 +110,7 @@ func (a *app) mountClient(ctx context.Context, p mountPlan) (*sdk.Client, settin
 	if err := a.resolveKey(ctx, &s); err != nil {
 		return nil, s, err
 	}
-	s.config.Patience = p.flags.patience
+	s.config.Patience, s.config.SmallGroup = p.flags.patience, p.flags.smallGroup()
 	place := p.flags.keyPlace
 	if place == "" {
 		place = a.keyPlace(s)

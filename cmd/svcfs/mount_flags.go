@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +54,7 @@ type mountFlags struct {
 	reads         fs.Reads
 	noXattr       bool
 	ownAll        bool
+	wholeGroups   bool
 	foreignUID    string
 	cpuProfile    string
 	keyPlace      string // see [keyAgain]; of a background child, which has the key from a pipe
@@ -60,6 +62,18 @@ type mountFlags struct {
 
 // defaultPatience is long enough for a service that is started anew.
 const defaultPatience = 15 * time.Second
+
+// mostListed is the longest chain of a group that a mount lists, in records: git and others refuse a folder as another
+// account's as long as something beneath it was not looked at (A5).
+const mostListed = 10_000
+
+// smallGroup is [sdk.Config].SmallGroup.
+func (f *mountFlags) smallGroup() int64 {
+	if f.wholeGroups {
+		return math.MaxInt64
+	}
+	return mostListed
+}
 
 // mountPlan is what the flags mean.
 type mountPlan struct {
@@ -112,13 +126,15 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 		"request for each file when ls lists attributes")
 	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, "+
 		"ssh and others trust them")
+	flags.BoolVar(&f.wholeGroups, "whole-groups", false, "list large groups, too, instead of asking for what is "+
+		"looked at: the records prove the names then, and not the service's signature")
 	flags.StringVar(&f.foreignUID, "foreign-uid", "",
 		"user, as a number, that files of other accounts belong to (default nobody)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
 	flags.StringVar(&f.keyPlace, keyPlaceFlag, "", "where the key is read again")
 	cli.Rare(flags, "allow-crawlers", "allow-mkdir", "budget-per-hour", "drain", "foreign-uid", "idle-unmount",
 		"kernel-cache", "log-file", "log-level", "max-file-size", "no-xattr", "outbox-fsync", "outbox-size", "own-all",
-		"patience", "scratch", "spool-size", "staging-size", "umask", "volume-name")
+		"patience", "scratch", "spool-size", "staging-size", "umask", "volume-name", "whole-groups")
 	for _, name := range []string{"ready-fd", mounterFlag, keyPlaceFlag, "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
 	}

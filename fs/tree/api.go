@@ -79,7 +79,7 @@ type Attr struct {
 	Control  bool // of a .svcfs directory: looking at it is not using the mount
 	Unsized  bool // the size is not known yet; Size is 0
 	Foreign  bool // another account's: see owner.go
-	Unsure   bool // of a group that was not listed yet: Foreign may change with the first listing
+	Unsure   bool // not all of it is known: Foreign may change with what is looked at next
 	Size     int64
 	Blocks   int64 // of 512 bytes
 	Nlink    uint32

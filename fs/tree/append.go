@@ -178,7 +178,7 @@ func (w *saving) mergeAppend(ctx context.Context) error {
 
 // appendOnce is one attempt, which goes on with one that got no answer.
 func (w *saving) appendOnce(ctx context.Context) (*sdk.Entry, error) {
-	if err := w.g.list.Refresh(ctx, 0); err != nil {
+	if err := w.g.lookAt(ctx, w.raw); err != nil {
 		return nil, err
 	}
 	if w.s.upon == nil {

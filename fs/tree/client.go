@@ -22,6 +22,22 @@ func (c Client) Entries(ctx context.Context, g sdk.GroupID, since *view.View) ([
 	return c.Group(g).News(ctx, since)
 }
 
+// PartOfName implements [PartRemote].
+func (c Client) PartOfName(ctx context.Context, g sdk.GroupID, path string) (sdk.Part, error) {
+	return c.Group(g).PartOfName(ctx, path)
+}
+
+// PartOfFolder implements [PartRemote].
+func (c Client) PartOfFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Part, error) {
+	return c.Group(g).PartOfFolder(ctx, folder)
+}
+
+// Changes implements [PartRemote].
+func (c Client) Changes(ctx context.Context, g sdk.GroupID, at sdk.Cursor,
+	known *view.Partial) (sdk.Changes, error) {
+	return c.Group(g).Changes(ctx, at, known)
+}
+
 // Retrieve is [sdk.Group.Retrieve].
 func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fee sdk.Amount, err error) {
 	return c.Group(e.Group).Retrieve(ctx, e, into)

@@ -125,7 +125,8 @@ func (d *Dir) Attr() Attr {
 	defer d.t.mu.RUnlock()
 	return d.fill(Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(),
 		Control: d.isControl(), Nlink: 2,
-		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.list.IsListed()}, time.Time{})
+		Foreign: d.isForeign(),
+		Unsure:  d.kind == dirGroup && !d.group.list.IsListed() || !d.foreign && d.mayHoldOthers()}, time.Time{})
 }
 
 // isControl reports whether d is a .svcfs directory or lies in one.
@@ -138,7 +139,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 		return nil, plain(ClassNameTooLong, "look up", d.Path(), nameTooLong)
 	}
 	if d.group != nil {
-		if err := d.group.use(ctx, -1); err != nil {
+		if err := d.useName(ctx, name); err != nil {
 			return nil, d.failed("look up", name, err)
 		}
 	}
@@ -155,13 +156,45 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 	if d.isScratch(name) || d.isControl() {
 		return nil, absent
 	}
-	if err := d.lookAgain(ctx); err != nil {
+	err := d.lookAgain(ctx)
+	if err == nil {
+		err = d.know(ctx, name) // what it told may make the name unknown
+	}
+	if err != nil {
 		return nil, d.failed("look up", name, err)
 	}
 	if n := d.child(name); n != nil {
 		return n, nil
 	}
 	return nil, absent
+}
+
+// useName makes sure that d, which is in a group, shows what is under a name.
+func (d *Dir) useName(ctx context.Context, name string) error {
+	err := d.know(ctx, name)
+	if err == nil && d.needsAll(name) {
+		err = d.group.knowAll(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	d.knowTarget(ctx, name)
+	return d.group.use(ctx, -1)
+}
+
+// useInside makes sure that d, which is in a group, shows what is directly in it, as it was lately.
+func (d *Dir) useInside(ctx context.Context) error {
+	err := d.knowInside(ctx)
+	if err == nil && d.needsAll("") {
+		err = d.group.knowAll(ctx)
+	}
+	if err == nil {
+		err = d.group.use(ctx, missInterval)
+	}
+	if err == nil {
+		err = d.knowInside(ctx) // what it told may make the folder unknown
+	}
+	return err
 }
 
 // prepare brings the file of that name in a control directory up to date.
@@ -213,7 +246,7 @@ func (d *Dir) find(name string) Node {
 // last one is older than the refresh interval. Free.
 func (d *Dir) Entries(ctx context.Context) ([]DirEntry, error) {
 	if d.group != nil {
-		if err := d.group.use(ctx, missInterval); err != nil {
+		if err := d.useInside(ctx); err != nil {
 			return nil, d.failed("list", "", err)
 		}
 	}
@@ -274,7 +307,7 @@ func (d *Dir) changeable(ctx context.Context, op, name string) error {
 	if d.group == nil {
 		return nil
 	}
-	if err := d.group.use(ctx, -1); err != nil {
+	if err := d.useName(ctx, name); err != nil {
 		return d.failed(op, name, err)
 	}
 	if d.isTooDeep(name) {

@@ -16,6 +16,11 @@ import (
 // record where the service can rename folders, else file by file (N5).
 func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) error {
 	t := d.t
+	if dir.group != nil {
+		if err := dir.group.knowAll(ctx); err != nil {
+			return d.failed("rename", dir.name, err)
+		}
+	}
 	if t.queue.IsOn() {
 		var waits []sdk.Entry
 		t.mu.RLock()

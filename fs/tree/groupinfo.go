@@ -42,16 +42,16 @@ func (g *group) addControl() {
 	for _, name := range []string{infoMembers, infoOwner, infoChecksum} {
 		dir.addControlFile(name, func() []byte { return g.info.text(name) })
 	}
-	dir.addControlFile("ledger.jsonl", func() []byte { return g.ledgerText() })
+	dir.addControlFile(ledgerName, func() []byte { return g.ledgerText() })
 	g.history = &past{}
 	g.history.dir = t.newDir(dir, historyName, dirHistory)
 	g.history.dir.past = g.history
 	dir.attach(historyName, g.history.dir)
 	g.trash = &past{trash: true}
 	if t.cfg.Ours {
-		g.trash.dir = t.newDir(dir, "trash", dirHistory)
+		g.trash.dir = t.newDir(dir, trashName, dirHistory)
 		g.trash.dir.past = g.trash
-		dir.attach("trash", g.trash.dir)
+		dir.attach(trashName, g.trash.dir)
 	}
 }
 
@@ -67,6 +67,8 @@ const (
 	infoMembers  = "members"
 	infoOwner    = "owner"
 	infoChecksum = "checksum"
+	ledgerName   = "ledger.jsonl"
+	trashName    = "trash"
 )
 
 func (i *groupInfo) text(name string) []byte {

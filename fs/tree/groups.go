@@ -23,9 +23,10 @@ type group struct {
 	whole atomic.Bool // the service takes no files in blocks for it, as the last save told
 	role  sdk.Role    // Tree.mu; "" where the service has no roles
 
-	path string     // of its directory
-	list *look.List // of its records
-	view *view.View // of them
+	path string                       // of its directory
+	list *look.List                   // of its records
+	view *view.View                   // of them
+	part atomic.Pointer[view.Partial] // of a large group that is known in part; changed by Tree.mu
 
 	// By Tree.mu.
 	gone   bool // no longer ours
@@ -45,6 +46,7 @@ type group struct {
 	trash     *past
 	unlearned map[*versions]struct{} // names that history and trash do not have yet
 	held      int64                  // memory of names and the view, in bytes
+	partHeld  int64                  // of held: of part
 }
 
 // listGroups lists the groups; ones that appeared or vanished show at once. Needs the gate of Tree.look.Groups.
@@ -190,10 +192,13 @@ func (g *group) remove() []notice {
 
 // listChanges lists the changes in g. Needs the gate of g.list.
 func (g *group) listChanges(ctx context.Context) error {
+	if p := g.part.Load(); p != nil {
+		return g.followChanges(ctx, p)
+	}
 	t := g.dir.t
 	var entries []sdk.Entry
 	err := g.list.Ask(ctx, func() (news bool, err error) {
-		entries, err = t.remote.Entries(ctx, g.id, g.view)
+		entries, err = g.listed(ctx)
 		return slices.ContainsFunc(entries, g.isNews), err
 	})
 	if err != nil {
@@ -213,6 +218,16 @@ func (g *group) listChanges(ctx context.Context) error {
 		return notices
 	})
 	return nil
+}
+
+// listed lists what changed in g.
+func (g *group) listed(ctx context.Context) ([]sdk.Entry, error) {
+	t := g.dir.t
+	entries, err := t.remote.Entries(ctx, g.id, g.view)
+	if errors.Is(err, sdk.ErrTooLarge) && t.forgetParts(g) {
+		entries, err = t.remote.Entries(ctx, g.id, g.view)
+	}
+	return entries, err
 }
 
 // isNews reports whether an entry tells something that g does not know yet.
@@ -277,8 +292,13 @@ func (g *group) mergeListed(entries []sdk.Entry) []notice {
 // mergeEntries merges file records into the namespace, which keeps them, and
 // returns the notices for the kernel. Needs Tree.mu.
 func (g *group) mergeEntries(entries []sdk.Entry) []notice {
-	touched := make(map[*versions]bool, len(entries))
-	folders := g.merge(touched, entries...)
+	return g.show(g.apply(entries...), entries)
+}
+
+// show shows changes of rows, and wipes what entries delete. Needs Tree.mu.
+func (g *group) show(changes []view.Change, entries []sdk.Entry) []notice {
+	touched := make(map[*versions]bool, len(changes))
+	folders := g.mergeChanges(touched, changes)
 	left := g.unplaceFolders(folders)
 	notices := append(g.wipeDeleted(entries), g.placeMerged(touched)...)
 	notices = append(append(notices, g.placeFolders(folders, left)...), g.dir.t.relinkAll()...)

@@ -30,6 +30,12 @@ func (g *group) hold(bytes int64) {
 	g.dir.t.held += bytes
 }
 
+// holdPart counts what is known of a group in part, beside its rows. Needs Tree.mu.
+func (g *group) holdPart(bytes int64) {
+	g.hold(bytes - g.partHeld)
+	g.partHeld = bytes
+}
+
 // hold counts a folder, times so often. Needs Tree.mu.
 func (d *Dir) hold(times int64) {
 	if d.kind == dirFolder {
@@ -45,8 +51,16 @@ func (t *Tree) countHeld() {
 	t.counted = now
 }
 
-// roomFor refuses a listing for which there is no memory.
+// roomFor refuses a listing for which there is no memory, also after what is known of large groups was forgotten.
 func (g *group) roomFor(listed []sdk.Entry) error {
+	err := g.hasRoomFor(listed)
+	if err != nil && g.dir.t.forgetParts(g) {
+		err = g.hasRoomFor(listed)
+	}
+	return err
+}
+
+func (g *group) hasRoomFor(listed []sdk.Entry) error {
 	t := g.dir.t
 	need, asked := int64(0), int64(0)
 	folders := make(map[string]struct{})

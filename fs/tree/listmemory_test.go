@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // files puts files into a group of the world.
@@ -196,4 +198,41 @@ func TestM6HeldIsWhatItTakes(t *testing.T) { // alone: it measures the heap of t
 		t.Errorf("%d bytes are counted, and %d taken", w.Held(), all)
 	}
 	runtime.KeepAlive(m)
+
+	counted := w.Held()
+	before = heap()
+	m = mount(t, w, "alice", func(cfg *Config) { cfg.Remote = inParts{remote{w.As("alice")}} })
+	m.names("/g/a folder")
+	all, counted = int64(heap()-before), w.Held()-counted
+	p := m.groups["g"].part.Load()
+	if p == nil {
+		t.Fatal("the group is listed")
+	}
+	more := all - int64(listed)
+	t.Logf("in part: %d bytes, %d counted, %d of them for %d more than a list takes", all, counted, p.Footprint(), more)
+	if counted < all || m.groups["g"].partHeld != p.Footprint() || p.Footprint() < more {
+		t.Error("less is counted than taken")
+	}
+	runtime.KeepAlive(m)
+}
+
+// inParts is a service that tells what is in a folder.
+type inParts struct{ remote }
+
+func (r inParts) PartOfName(context.Context, sdk.GroupID, string) (sdk.Part, error) {
+	return sdk.Part{Children: []sdk.Child{{Name: "a folder"}}}, nil
+}
+
+func (r inParts) PartOfFolder(ctx context.Context, g sdk.GroupID, folder string) (p sdk.Part, err error) {
+	entries, err := r.Entries(ctx, g, view.New())
+	for i := range entries {
+		if name, is := strings.CutPrefix(entries[i].Name, folder+"/"); is {
+			p.Children = append(p.Children, sdk.Child{Name: name, File: &entries[i]})
+		}
+	}
+	return p, err
+}
+
+func (r inParts) Changes(context.Context, sdk.GroupID, sdk.Cursor, *view.Partial) (sdk.Changes, error) {
+	return sdk.Changes{}, nil
 }

@@ -169,6 +169,18 @@ func (f *File) moveTo(ctx context.Context, from *link, to *Dir, newName string) 
 	if refused != nil {
 		return refused
 	}
+	var changed []string
+	switch m.first {
+	case firstReplace:
+		changed = []string{recordedName(&m.renamed[0]), m.raw}
+	case firstRename:
+		changed = []string{recordedName(&m.renamed[0])}
+	}
+	if wasRead, err := to.group.knowVersions(ctx, changed...); err != nil {
+		return err
+	} else if wasRead {
+		return f.moveTo(ctx, from, to, newName)
+	}
 	switch m.first {
 	case firstNothing:
 		return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // attach gives n the name in d, as it is shown; nothing else may have that. It is the
@@ -63,10 +64,11 @@ func (d *Dir) detach(name string, n Node) []notice {
 	return []notice{entryChanged(d, name)}
 }
 
-// prune detaches d if it is a folder that was left empty, is not recorded and was not made here,
-// and so on upwards. Needs Tree.mu.
+// prune detaches d if it is a folder that was left empty, is not recorded, was not made here and holds nothing that is
+// not known, and so on upwards. Needs Tree.mu.
 func (d *Dir) prune() (notices []notice) {
-	for at := d; at.kind == dirFolder && !at.local && at.recorded == "" && len(at.children) == 0 && at.parent != nil; {
+	for at := d; at.kind == dirFolder && !at.local && at.recorded == "" && len(at.children) == 0 && at.parent != nil &&
+		!at.mayHoldMore(); {
 		parent := at.parent
 		notices = append(notices, parent.detach(at.name, at)...)
 		at = parent
@@ -222,7 +224,20 @@ func (v *versions) newestRecord() *sdk.Entry {
 // merge takes rows of files and folders into the view of the group, and marks the names that they touch: two when
 // a file was renamed. It returns the folders among them. Needs Tree.mu.
 func (g *group) merge(touched map[*versions]bool, rows ...sdk.Entry) (folders []*sdk.Entry) {
-	for _, c := range g.view.Apply(rows...) {
+	return g.mergeChanges(touched, g.apply(rows...))
+}
+
+// apply takes rows into the view. Needs Tree.mu.
+func (g *group) apply(rows ...sdk.Entry) []view.Change {
+	if p := g.part.Load(); p != nil {
+		return p.Own(rows...)
+	}
+	return g.view.Apply(rows...)
+}
+
+// mergeChanges is merge for rows that the view has taken, or dropped. Needs Tree.mu.
+func (g *group) mergeChanges(touched map[*versions]bool, changes []view.Change) (folders []*sdk.Entry) {
+	for _, c := range changes {
 		if was := c.Was; was != nil {
 			g.hold(-was.Footprint())
 			if !was.Folder {
@@ -233,6 +248,9 @@ func (g *group) merge(touched map[*versions]bool, rows ...sdk.Entry) (folders []
 			}
 		}
 		now := c.Now
+		if now == nil {
+			continue
+		}
 		g.hold(now.Footprint())
 		if now.Folder {
 			folders = append(folders, now)
@@ -246,6 +264,23 @@ func (g *group) merge(touched map[*versions]bool, rows ...sdk.Entry) (folders []
 		}
 		v.entries = slices.Insert(v.entries, at, now)
 		touched[v] = true
+	}
+	if p := g.part.Load(); p != nil {
+		g.holdPart(p.Footprint())
+		for _, path := range p.Opened() {
+			g.dir.t.inDoubt = append(g.dir.t.inDoubt, recordedFolder{g, path})
+		}
+	}
+	for _, c := range changes {
+		if c.Now != nil {
+			continue
+		}
+		if c.Was.Folder {
+			folders = append(folders, c.Was)
+		}
+		if g.view.Entry(c.Was.Ref) == nil {
+			delete(g.own, c.Was.Ref) // its row is not to come
+		}
 	}
 	return folders
 }

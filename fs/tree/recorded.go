@@ -125,6 +125,14 @@ func (d *Dir) ownPath() string {
 	return d.parent.rawPath(d.raw)
 }
 
+// pathInGroup is the recorded name of a folder, "" of the directory of a group. Needs Tree.mu.
+func (d *Dir) pathInGroup() string {
+	if d.kind != dirFolder {
+		return ""
+	}
+	return d.ownPath()
+}
+
 // unrecord takes back that a folder was recorded, if it was; d may be nil. The folder stays in this mount.
 func (d *Dir) unrecord(ctx context.Context) error {
 	if d == nil {
@@ -168,18 +176,23 @@ func (d *Dir) setRecorded(ref sdk.Ref) {
 	d.group.folders[ref] = d
 }
 
-// unplaceFolders takes from folders the records that were removed, or have another name, and returns these
-// folders. What is there already gets its record. Needs Tree.mu.
+// isRecorded reports whether a row of a folder is the one of now.
+func (g *group) isRecorded(e *sdk.Entry) bool { return e.Deleted == nil && g.view.Entry(e.Ref) == e }
+
+// unplaceFolders takes from folders the records that were removed, are not known any more, or have another name, and
+// returns these folders. What is there already gets its record. Needs Tree.mu.
 func (g *group) unplaceFolders(list []*sdk.Entry) (left []*Dir) {
 	for _, e := range list {
-		if d := g.folders[e.Ref]; d != nil && (e.Deleted != nil || d.ownPath() != e.Name) {
-			d.recorded = ""
+		if d := g.folders[e.Ref]; d != nil && (!g.isRecorded(e) || d.ownPath() != e.Name) {
+			if d.recorded == e.Ref {
+				d.recorded = ""
+			}
 			delete(g.folders, e.Ref)
 			left = append(left, d)
 		}
 	}
 	for _, e := range list {
-		if there := g.folderAt(e.Name); there != nil && e.Deleted == nil && g.folders[e.Ref] == nil {
+		if there := g.folderAt(e.Name); there != nil && g.isRecorded(e) && g.folders[e.Ref] == nil {
 			there.setRecorded(e.Ref)
 		}
 	}
@@ -201,7 +214,7 @@ func (g *group) folderAt(raw string) *Dir {
 // away those of left that nothing holds. Needs Tree.mu.
 func (g *group) placeFolders(list []*sdk.Entry, left []*Dir) (notices []notice) {
 	for _, e := range list {
-		if e.Deleted != nil || g.gone {
+		if !g.isRecorded(e) || g.gone {
 			continue
 		}
 		d := g.folders[e.Ref]

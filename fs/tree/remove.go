@@ -23,9 +23,16 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 		return d.refuse(ClassByDesign, "rmdir", name, "a group is not removed by removing its directory",
 			"Its owner can revoke its members: svcfs group revoke")
 	}
+	if err := dir.knowInside(ctx); err != nil {
+		return d.failed("rmdir", name, err)
+	}
 	d.t.mu.RLock()
 	err = dir.holdsNothing()
+	others := dir.recorded == "" && dir.mayHoldMore() // others recorded it
 	d.t.mu.RUnlock()
+	if err == nil && others {
+		err = d.group.knowAll(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -84,7 +91,10 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(*File, contex
 				"the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown.")
 		}
-		err := f.whileItWaits(ctx, func() error { return d.removeUploads(ctx, f, remove) })
+		_, err := f.group.knowVersions(ctx, f.rawName())
+		if err == nil {
+			err = f.whileItWaits(ctx, func() error { return d.removeUploads(ctx, f, remove) })
+		}
 		if err != nil {
 			return d.failed("unlink", name, err)
 		}

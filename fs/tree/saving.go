@@ -215,7 +215,7 @@ func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref, e
 			return "", "", err
 		}
 	}
-	if err := w.g.list.Refresh(ctx, 0); err == nil && n == 0 {
+	if err := w.g.lookAt(ctx, w.raw); err == nil && n == 0 {
 		t.mu.RLock()
 		defer t.mu.RUnlock()
 		v := w.g.names[w.raw]
@@ -263,10 +263,17 @@ func (g *group) Newest(e *sdk.Entry) *sdk.Entry {
 func (t *Tree) claimVersion(ctx context.Context, from outbox.From) (opened save.Opened, err error) {
 	t.mu.RLock()
 	var e *sdk.Entry
-	if g := t.groups[from.Group]; g != nil {
+	g := t.groups[from.Group]
+	if g != nil {
 		e = g.view.Entry(from.Ref)
 	}
 	t.mu.RUnlock()
+	if e == nil && g != nil { // the name may be one that nobody looked at
+		if err := g.knowAll(ctx); err != nil {
+			return nil, err
+		}
+		e = g.view.Entry(from.Ref)
+	}
 	if e == nil {
 		return nil, &Error{Class: ClassNotExist, Err: errors.New("the version that the file was made from, " +
 			string(from.Ref) + ", is gone")}

@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -210,6 +211,9 @@ func (d *Dir) fault(target string) string {
 			missing++
 			continue
 		}
+		if p := at.partial(); p != nil && !p.Knows(at.rawPath(part)) {
+			return "the target leads over a name that nobody looked at"
+		}
 		switch next := at.find(part).(type) {
 		case *Dir:
 			at = next
@@ -219,6 +223,9 @@ func (d *Dir) fault(target string) string {
 			}
 			missing++
 		default:
+			if p := at.partial(); p != nil && p.IsFolder(at.rawPath(part)) { // known, and not shown yet
+				return "the target leads over a name that nobody looked at"
+			}
 			missing++
 		}
 	}
@@ -250,6 +257,60 @@ func (f *File) linkFault() string {
 		return "it is a version"
 	}
 	return f.dir.fault(target)
+}
+
+// mostLooks is how many names a link of another account has looked at.
+const mostLooks = 8
+
+// knowTarget looks at what a link of others leads over, where the group is known in part, and shows the link as what it
+// is then: where that fails, as a file.
+func (d *Dir) knowTarget(ctx context.Context, name string) {
+	t := d.t
+	if d.partial() == nil {
+		return
+	}
+	t.mu.RLock()
+	target, way, raw := "", d.pathInGroup(), d.rawPath(name)
+	if f, is := d.find(name).(*File); is && t.isForeign(f.entry.Load()) {
+		target = targetOf(f.entry.Load())
+	}
+	t.mu.RUnlock()
+	if target == "" {
+		return
+	}
+	if parts := strings.Split(target, "/"); len(parts) <= mostLooks && parts[0] != "" {
+		d.group.lookAlong(ctx, way, parts)
+	}
+	t.mu.RLock()
+	f, is := d.find(name).(*File)
+	isShown := !is || f.target == d.shownTarget(f.entry.Load())
+	t.mu.RUnlock()
+	if isShown { // mostly
+		return
+	}
+	t.change(func() []notice {
+		if v := d.group.names[raw]; v != nil {
+			return d.group.relinkOne(v)
+		}
+		return nil
+	})
+}
+
+// lookAlong looks at the names on a way from a folder, until one cannot be looked at alone.
+func (g *group) lookAlong(ctx context.Context, way string, parts []string) {
+	p := g.part.Load()
+	for _, part := range parts {
+		if way = path.Join(way, part); way == ".." || strings.HasPrefix(way, "../") {
+			return
+		}
+		if way == "." || p == nil || p.Knows(way) {
+			continue
+		}
+		if !names.IsPlain(part) || names.IsHash(way) || !g.dir.t.look.Reached() || // or the group would be listed
+			g.know(ctx, wanted{path: way}) != nil {
+			return
+		}
+	}
 }
 
 // noteTheirLink notes that a name is a link of another account. Needs Tree.mu.

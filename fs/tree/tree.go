@@ -158,6 +158,7 @@ type Tree struct {
 	cfg    Config
 	remote Remote
 	blocks BlockRemote // nil where the service has no files of format version 2
+	parts  PartRemote  // nil where it proves no parts of groups
 	log    *slog.Logger
 	errors report.Errors
 	spent  policy.Budget
@@ -179,8 +180,9 @@ type Tree struct {
 	// held is the memory of the names and uploads of all groups, and of given, in bytes; counted
 	// is how much of it the client counts, see listmemory.go.
 	held, counted int64
-	texts         atomic.Int64 // memory of ledger.jsonl, members, and so on, of all groups, in bytes
-	relink        []*group     // with links that may lead elsewhere by now, see noteLinks
+	texts         atomic.Int64     // memory of ledger.jsonl, members, and so on, of all groups, in bytes
+	relink        []*group         // with links that may lead elsewhere by now, see noteLinks
+	inDoubt       []recordedFolder // which may hold files of others since
 
 	unrecorded unrecorded
 	opened     opened     // by which processes, lately
@@ -212,6 +214,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		Ours: cfg.Ours, Claim: t.claimVersion, Guard: guard, IsAway: isAway, GoesOn: goesOn})
 	t.queue = t.saver.Queue
 	t.blocks, _ = cfg.Remote.(BlockRemote)
+	t.parts, _ = cfg.Remote.(PartRemote)
 	t.contents = content.NewStore(content.Options{CacheBytes: cfg.CacheBytes, Reopen: cfg.reopen, Line: cfg.line,
 		Wait: await, Guard: guard, Staging: staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes,
 			FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes,
@@ -327,6 +330,7 @@ func (t *Tree) noted(err *Error) notice { return func(Kernel) { t.Note(err) } }
 func (t *Tree) change(do func() []notice) {
 	t.mu.Lock()
 	notices := append(do(), t.relinkAll()...)
+	notices = append(notices, t.ownersInDoubt()...)
 	t.mu.Unlock()
 	t.tell(notices)
 }

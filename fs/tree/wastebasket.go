@@ -41,7 +41,9 @@ func (d *Dir) throwAway(ctx context.Context, name string, n Node, to *Dir, newNa
 	case *File:
 		err = d.unlink(ctx, name, (*File).trashUploads)
 	case *Dir:
-		err = n.throwAwayAll(ctx)
+		if err = d.group.knowAll(ctx); err == nil {
+			err = n.throwAwayAll(ctx)
+		}
 		if err == nil {
 			err = d.Rmdir(ctx, name)
 		}

@@ -263,9 +263,9 @@ func (w *world) growMount(s *system) (growing, error) {
 		columns: []string{"first stat, ms", "its requests", "its KiB", "then ls -l of a folder of 100, ms",
 			"its requests", "its KiB", "memory, MiB", "find of all, ms", "its requests", "its MiB",
 			"peak memory, MiB"},
-		note: "A mount that has seen nothing begins with the stat of one file. Requests are turns on the line, KiB all " +
-			"that it carried, with what a mount asks at its start. find is that of findutils, over all of the group: " +
-			"where memory is short (--list-memory, 256 MiB), the mount forgets what it looked at."}
+		note: "A mount that has seen nothing begins with the stat of one file. Requests are turns on the line, KiB " +
+			"all that it carried. find is that of findutils, over all of the group: where memory is short " +
+			"(--list-memory, 256 MiB), the mount forgets what it looked at."}
 	if err := s.reach(&line.Shape{}); err != nil {
 		return g, err
 	}

@@ -184,7 +184,9 @@ func (p *Partial) KnowsBeneath(folder string) bool {
 func (p *Partial) Opened() (list []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list = slices.DeleteFunc(p.opened, func(path string) bool { return p.places[path] != nil && p.places[path].isAll() })
+	list = slices.DeleteFunc(p.opened, func(path string) bool {
+		return p.places[path] != nil && p.places[path].isAll()
+	})
 	p.opened = nil
 	return list
 }
@@ -308,7 +310,8 @@ func pathsIn(l *place) (list []string) {
 // inFolder returns the path of a name in a folder.
 func inFolder(folder, name string) string { return strings.TrimPrefix(folder+"/"+name, "/") }
 
-// learn takes a part; start makes room for what it has, with the paths of its folders. Its rows lie directly in a folder.
+// learn takes a part; start makes room for what it has, and is told the paths of its folders. The rows of the part lie
+// directly in a folder.
 func (p *Partial) learn(name, in string, part sdk.Part, start func(folders map[string]bool)) (changes []Change,
 	ok bool) {
 	p.mu.Lock()

@@ -75,6 +75,23 @@ func (s *List) Refresh(ctx context.Context, maxAge time.Duration) (err error) {
 	return err
 }
 
+// Look asks the service for something of the group once, or has it listed, with the gate that looks pass one by one.
+func (s *List) Look(ctx context.Context, ask func(context.Context) error) error {
+	s.NoteUse()
+	if err := s.gate.Enter(ctx); err != nil {
+		return err
+	}
+	defer s.gate.Leave()
+	ctx, cancel := network.WithPatience(ctx, s.l.cfg.Patience)
+	defer cancel()
+	err := ask(ctx)
+	s.noteOutcome(err)
+	if err != nil { // else what waits would be sent now, for which the gate is needed: Tick sends it
+		s.l.noteLooked(err)
+	}
+	return err
+}
+
 // Ask asks the ledger once within the budget, and remembers when that was, and whether it brought news.
 func (s *List) Ask(ctx context.Context, ask func() (news bool, err error)) error {
 	var news bool

@@ -86,5 +86,5 @@ func (s *List) knows(e sdk.Event) bool {
 		return false
 	}
 	defer s.gate.Leave()
-	return s.view.After() >= e.ChangedSeq
+	return s.view.Seen() >= e.ChangedSeq
 }
