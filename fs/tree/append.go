@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"path"
 	"slices"
 	"sync"
@@ -24,6 +25,9 @@ import (
 const (
 	// mostAppends is how many versions of others an append is tried on before it is a conflict.
 	mostAppends = 20
+	// appendPause is how long an append waits after the first version of others that overtook it, and twice as long
+	// each time up to mostAppendPause: who appends all the time is quicker than a retrieval and a save.
+	appendPause, mostAppendPause = 10 * time.Millisecond, 200 * time.Millisecond
 	// appendsAge is how long a mount believes what a group makes of appends, unless an event says otherwise.
 	appendsAge = 30 * time.Second
 )
@@ -151,12 +155,18 @@ func (w *saving) mergeAppend(ctx context.Context) error {
 	if !w.isAppend() || !w.f.t.mergesAppends(ctx, w.g) {
 		return nil
 	}
-	for range mostAppends {
+	for pause, n := appendPause, 0; n < mostAppends; n++ {
 		row, err := w.appendOnce(ctx)
 		switch {
 		case errors.Is(err, errApart):
 			return nil
 		case errors.Is(err, errOvertaken):
+			select {
+			case <-time.After(pause/2 + rand.N(pause)):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			pause = min(2*pause, mostAppendPause)
 			continue
 		case err != nil:
 			return err
