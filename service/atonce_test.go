@@ -292,3 +292,37 @@ func TestAFreeRowIsTakenOnce(t *testing.T) {
 	}
 	r.clean(3)
 }
+
+// While nothing gives places, a save in one request is refused with 503 and Retry-After, and recorded once they come.
+func TestASaveIsRefusedWhilePlacesLag(t *testing.T) {
+	t.Parallel()
+	r := onPostgres(t)
+	alice := r.owner()
+	hold, err := r.openDatabase().BeginTx(t.Context(), nil)
+	ok(t, err)
+	defer func() { _ = hold.Rollback() }()
+	var size int64
+	ok(t, hold.QueryRow("SELECT size FROM sequencer FOR UPDATE").Scan(&size))
+	var item *sealedItem
+	save := func() *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+wire.PathSealed+item.ID,
+			bytes.NewReader(item.frame()))
+		ok(t, err)
+		req.Header = alice.header()
+		resp, err := http.DefaultClient.Do(req)
+		ok(t, err)
+		ok(t, resp.Body.Close())
+		return resp
+	}
+	var refused *http.Response
+	proctest.Eventually(t, "the oldest record has waited too long", func() bool {
+		item = alice.seals("g", "late", []byte("x"))
+		refused = save()
+		return refused.StatusCode != http.StatusOK
+	})
+	if refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("%s, Retry-After %q", refused.Status, refused.Header.Get("Retry-After"))
+	}
+	ok(t, hold.Rollback())
+	proctest.Eventually(t, "the save is recorded", func() bool { return save().StatusCode == http.StatusOK })
+}
