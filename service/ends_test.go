@@ -424,11 +424,22 @@ func TestThreat45FilesEndWithTheirGroup(t *testing.T) {
 	}
 }
 
-// Threat 45: nothing waits in a group that ended, and the key of its lists is destroyed, too.
+// Threat 45: nothing waits in a group that ended, the key of its lists is destroyed, and its tree of names is removed.
 func TestThreat45NothingWaitsAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	r, alice := runWithGroup(t)
 	refs := alice.many("g", groups.BulkFiles+1)
+	alice.rootOfNames(t)
+	counts := func() (trees, pages int) {
+		t.Helper()
+		ok(t, r.openDatabase().QueryRow("SELECT (SELECT count(*) FROM name_trees), (SELECT count(*) FROM name_pages)").
+			Scan(&trees, &pages))
+		return trees, pages
+	}
+	r.removes(0)
+	if trees, pages := counts(); trees != 1 || pages == 0 {
+		t.Errorf("the group has %d trees of %d pages", trees, pages)
+	}
 	for _, ref := range refs {
 		alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
 	}
@@ -439,6 +450,9 @@ func TestThreat45NothingWaitsAfterTheEnd(t *testing.T) {
 	ok(t, r.openDatabase().QueryRow("SELECT count(*) FROM groups WHERE list_key IS NOT NULL").Scan(&keys))
 	if keys > 0 {
 		t.Error("the list key of the ended group is there after the sweep")
+	}
+	if trees, pages := counts(); trees+pages > 0 {
+		t.Errorf("the ended group has %d trees of %d pages", trees, pages)
 	}
 	list, err := r.svc.Waiting(t.Context())
 	ok(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -73,9 +74,15 @@ func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, lim
 // RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
 // groups keep files, those of groups that have ended, those whose deletion has waited, those whose trash
 // time is over, and older versions that their groups keep no longer. It returns how many it deleted. One process at a
-// time does it; the others get
-// [ErrRetentionBusy].
+// time does it; the others get [ErrRetentionBusy]. The trees of names of groups that have ended go, too.
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
+	if removed, err = f.removeExpired(ctx); err != nil {
+		return removed, err
+	}
+	return removed, ledger.DropEnded(ctx, f.store)
+}
+
+func (f *Files) removeExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
 		return 0, err
 	}

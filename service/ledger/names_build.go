@@ -48,9 +48,9 @@ func BuildNames(ctx context.Context, s *store.Store, group string, memory int64)
 		err = b.end(ctx)
 	}
 	if err == nil {
-		return b.dropOthers(ctx)
+		return dropBuilds(ctx, b.store, b.group, b.build)
 	}
-	dropped := b.drop(context.WithoutCancel(ctx), b.build)
+	dropped := dropBuild(context.WithoutCancel(ctx), b.store, b.group, b.build)
 	if errors.Is(err, errOvertaken) {
 		return dropped
 	}
@@ -268,31 +268,56 @@ func (b *builder) end(ctx context.Context) error {
 	})
 }
 
-// dropOthers removes what earlier builds left, also those that did not come to an end.
-func (b *builder) dropOthers(ctx context.Context) error {
+// dropBuilds removes the pages of all builds of a group but one, also of those that did not come to an end.
+func dropBuilds(ctx context.Context, s *store.Store, group string, but int64) error {
 	var others []int64
-	err := b.store.Read(ctx, func(tx *store.Tx) (err error) {
+	err := s.Read(ctx, func(tx *store.Tx) (err error) {
 		others, err = store.Values[int64](ctx, tx, "look for other trees", "SELECT DISTINCT build FROM name_pages "+
-			"WHERE group_id = ? AND build <> ?", b.group, b.build)
+			"WHERE group_id = ? AND build <> ?", group, but)
 		return err
 	})
 	for _, build := range others {
-		err = errors.Join(err, b.drop(ctx, build))
+		err = errors.Join(err, dropBuild(ctx, s, group, build))
 	}
 	return err
 }
 
-// drop removes the pages of a build.
-func (b *builder) drop(ctx context.Context, build int64) error {
+// dropBuild removes the pages of a build.
+func dropBuild(ctx context.Context, s *store.Store, group string, build int64) error {
 	for removed := int64(dropPiece); removed >= dropPiece; {
-		if err := b.store.Beside(ctx, func(tx *store.Tx) (err error) {
+		if err := s.Beside(ctx, func(tx *store.Tx) (err error) {
 			removed, err = tx.Count(ctx, "remove pages of names", "DELETE FROM name_pages WHERE group_id = ? AND "+
 				"build = ? AND page IN (SELECT page FROM name_pages WHERE group_id = ? AND build = ? ORDER BY page "+
-				"LIMIT ?)", b.group, build, b.group, build, dropPiece)
+				"LIMIT ?)", group, build, group, build, dropPiece)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// noBuild is no number of a build.
+const noBuild = 0
+
+// DropEnded removes the trees of groups that have ended, in pieces: first the pages, so that what an interrupted call
+// leaves is found by the next one.
+func DropEnded(ctx context.Context, s *store.Store) error {
+	var ended []string
+	err := s.Read(ctx, func(tx *store.Tx) (err error) {
+		ended, err = store.Values[string](ctx, tx, "list trees of ended groups", "SELECT group_id FROM name_trees "+
+			"WHERE group_id IN (SELECT id FROM groups WHERE ended_ns IS NOT NULL)")
+		return err
+	})
+	for _, group := range ended {
+		if err := dropBuilds(ctx, s, group, noBuild); err != nil {
+			return err
+		}
+		if err := s.Beside(ctx, func(tx *store.Tx) error {
+			return tx.Do(ctx, "remove tree of an ended group", "DELETE FROM name_trees WHERE group_id = ?", group)
+		}); err != nil {
+			return err
+		}
+	}
+	return err
 }
