@@ -118,15 +118,13 @@ func quick(packages []string) plan {
 // and gosec. It is chosen so that each test that fs/SEMANTICS.md and SECURITY.md name runs; what it leaves to
 // make test-all runs there on another engine, as another user, with the race detector, longer or with other seeds.
 func landing(packages []string) plan {
+	runs := append([]run{{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true,
+		only: longByNature, skip: ofMinutes, atOnce: 1}}, withRace(packages)...)
 	return plan{
 		few: 2, // more of them would run out of time in make test-all
-		runs: []run{
-			withRace(packages),
-			{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true,
-				only: longByNature, skip: ofMinutes, atOnce: 1},
-			{name: "PostgreSQL", packages: []string{"service"}, only: onPostgres, atOnce: 1},
-			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
-		},
+		runs: append(runs,
+			run{name: "PostgreSQL", packages: []string{"service"}, only: onPostgres, atOnce: 1},
+			run{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1}),
 		after: [][]string{
 			{"lint"},
 			{"gosec"},
@@ -138,11 +136,17 @@ func landing(packages []string) plan {
 	}
 }
 
-// withRace runs what of the packages has goroutines of ours with the race detector.
-func withRace(packages []string) run {
-	return run{name: "race", packages: slices.DeleteFunc(slices.Clone(packages),
-		func(dir string) bool { return !isRaced(dir) }),
-		race: true, skip: ofOneProcess, atOnce: 1}
+// withRace runs what of the packages has goroutines of ours with the race detector: the two that take longest by
+// themselves, so that a second processor has something to do meanwhile.
+func withRace(packages []string) (runs []run) {
+	longest := [][]string{{"service"}, {"sdk"}}
+	others := slices.DeleteFunc(slices.Clone(packages), func(dir string) bool {
+		return !isRaced(dir) || slices.ContainsFunc(longest, func(l []string) bool { return l[0] == dir })
+	})
+	for _, list := range append(longest, others) {
+		runs = append(runs, run{name: "race", packages: list, race: true, skip: ofOneProcess, atOnce: 1})
+	}
+	return runs
 }
 
 // rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race
@@ -155,15 +159,14 @@ func rest(packages []string) plan {
 		}
 	}
 	p := landing(packages)
-	p.runs = []run{
-		withRace(packages),
-		{name: "race", packages: []string{"service"}, race: true, only: onPostgres, atOnce: 1},
-		{name: "PostgreSQL", packages: []string{"service", "service/web"}, long: true,
+	p.runs = append(withRace(packages),
+		run{name: "race", packages: []string{"service"}, race: true, only: onPostgres, atOnce: 1},
+		run{name: "PostgreSQL", packages: []string{"service", "service/web"}, long: true,
 			args: []string{"-engine=postgres"}, atOnce: 1},
-		{name: "root", packages: mounts, long: true, atOnce: 2, shards: 3}, // each ends within the bound of a hang
-		{name: "race", packages: []string{"integration"}, race: true, long: true, skip: ofSpeed, atOnce: 1, shards: 4},
-		{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
-	}
+		run{name: "root", packages: mounts, long: true, atOnce: 2, shards: 3}, // each ends within the bound of a hang
+		run{name: "race", packages: []string{"integration"}, race: true, long: true, skip: ofSpeed, atOnce: 1,
+			shards: 4},
+		run{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1})
 	if canBeUser() {
 		p.runs = append(p.runs, run{name: "user", packages: []string{"integration"}, user: true, long: true,
 			only: longByNature, atOnce: 1})
