@@ -28,6 +28,14 @@ func (d *Dir) spend(name string, n Node) {
 	}
 }
 
+// unspend takes back spend for a file that nobody had open. Needs Tree.mu.
+func (t *Tree) unspend(ino uint64) {
+	if _, given := t.given[ino]; given {
+		delete(t.given, ino)
+		t.held -= givenBytes
+	}
+}
+
 // inode returns the number of a file or folder.
 func inode(n Node) uint64 {
 	switch n := n.(type) {

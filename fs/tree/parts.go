@@ -322,7 +322,8 @@ func (g *group) beginAnew(ctx context.Context, p *view.Partial) error {
 			return nil
 		}
 		g.list.Listed()
-		return append(g.show(p.Restart(part.Until), nil), func(Kernel) {
+		notices, _ := g.forget(p, part.Until)
+		return append(notices, func(Kernel) {
 			t.contents.Cache.Retire(func(k cache.Key) bool { return k.Group == string(g.id) })
 		})
 	})
@@ -368,7 +369,8 @@ func (g *group) readAll(ctx context.Context) error {
 	g.dir.t.change(func() []notice {
 		g.part.Store(nil)
 		g.holdPart(0)
-		notices := g.show(append(p.Restart(p.At()), g.view.Apply(entries...)...), entries)
+		forgotten := p.Restart(p.At(), func(*sdk.Entry) bool { return false })
+		notices := g.show(append(forgotten, g.view.Apply(entries...)...), entries)
 		g.view.Listed(entries)
 		g.list.Listed()
 		return append(notices, g.dir.pruneAll()...)
@@ -385,13 +387,43 @@ func (t *Tree) forgetParts(asks *group) (some bool) {
 			if p == nil || g.owned && !asks.owned {
 				continue
 			}
-			changes := p.Restart(p.At())
-			some = some || len(changes) > 0
-			notices = append(notices, g.show(changes, nil)...)
+			more, is := g.forget(p, p.At())
+			notices, some = append(notices, more...), some || is
 		}
 		return notices
 	})
 	return some
+}
+
+// forget forgets what is known of a large group, but for files that programs have open, and goes on from a place. It
+// reports whether something was known. A file that comes back has the number that it had (A4). Needs Tree.mu.
+func (g *group) forget(p *view.Partial, at sdk.Cursor) (notices []notice, some bool) {
+	var numbers []uint64
+	open := make(map[*versions]bool)
+	for _, v := range g.names {
+		if v.shown != nil && v.shown.isOpen() {
+			open[v] = true
+		} else if v.shown != nil {
+			numbers = append(numbers, v.shown.ino)
+		}
+	}
+	changes := p.Restart(at, func(e *sdk.Entry) bool { return !e.Folder && open[g.names[recordedName(e)]] })
+	notices = g.show(changes, nil)
+	for _, ino := range numbers {
+		g.dir.t.unspend(ino)
+	}
+	g.dir.t.countHeld()
+	return notices, len(changes) > 0
+}
+
+// isOpen reports whether a program has the file open, or its content is not recorded: also where that cannot be told
+// now.
+func (f *File) isOpen() bool {
+	if !f.mu.TryLock() {
+		return true
+	}
+	defer f.mu.Unlock()
+	return f.opens > 0 || f.stage != nil
 }
 
 // pruneAll prunes the folders beneath d. Needs Tree.mu.

@@ -556,7 +556,7 @@ func TestLargeGroupFarBehind(t *testing.T) {
 func TestLargeGroupFarBehindWhileAFileIsOpen(t *testing.T) {
 	t.Parallel()
 	for _, early := range []bool{false, true} {
-		l := newLarge(t, []string{"docs/a", "docs/b", "c"})
+		l := newLarge(t, []string{"docs/a", "docs/b", "docs/c", "c"})
 		l.names("/team/docs")
 		h := l.open("/team/docs/a", OpenFlags{Read: true, Write: true})
 		r := l.open("/team/docs/b", OpenFlags{Read: true})
@@ -576,12 +576,12 @@ func TestLargeGroupFarBehindWhileAFileIsOpen(t *testing.T) {
 		ok(t, h.Flush(t.Context()))
 		h.Release()
 		l.wantContent("/team/docs/a", "here/a")
-		l.wantNames("/team/docs", "a", "b")
+		l.wantNames("/team/docs", "a", "b", "c")
 		if text, err := readAll(t, r); err != nil || text != "docs/b" {
 			t.Errorf("%q, %v", text, err)
 		}
 		r.Release()
-		l.wantLiving("c", "docs/a", "docs/a", "docs/b", "new/d")
+		l.wantLiving("c", "docs/a", "docs/a", "docs/b", "docs/c", "new/d")
 		l.wantLists(0)
 	}
 }
@@ -597,17 +597,24 @@ func TestM6LargeGroupIsForgottenWhereMemoryIsShort(t *testing.T) {
 	}
 	l := newLarge(t, files, func(cfg *sdk.Config) { cfg.ListMemory = 1 << 20 })
 	h := l.open("/team/f0/f07", OpenFlags{Read: true})
-	first := l.dir("/team/f0")
+	first, numbers := l.dir("/team/f0"), map[string]uint64{}
 	for range 2 {
 		for i := range folders {
+			for _, name := range []string{fmt.Sprintf("/team/f%d/f05", i), "/team/f0/f07"} {
+				ino := l.node(name).Attr().Ino
+				if was := numbers[name]; was != 0 && was != ino {
+					t.Errorf("%s has another number", name)
+				}
+				numbers[name] = ino
+			}
 			if n := len(l.names(fmt.Sprint("/team/f", i))); n != 100 {
 				t.Errorf("folder %d has %d names", i, n)
 			}
 			l.node(fmt.Sprintf("/team/f%d/f05", i))
 		}
 	}
-	if l.dir("/team/f0") != first {
-		t.Error("it is another folder")
+	if l.dir("/team/f0") != first || l.node("/team/f0/f07") != Node(h.File()) {
+		t.Error("it is another folder, or another file")
 	}
 	if text, err := readAll(t, h); err != nil || text != "f0/f07" {
 		t.Errorf("%q, %v", text, err)

@@ -51,7 +51,7 @@ type place struct {
 	older  bool      // other versions of the file live, which have no rows
 	rows   []sdk.Ref // of files, and of the folder if it is recorded
 	living int       // of rows of files
-	late   bool      // the rows are of this account, and came when more was known: they may be gone
+	late   bool      // the rows may be gone: they came when more was known, or stayed when all was forgotten
 }
 
 // counts are what a place adds to those of its folder: each is 1 or 0 there.
@@ -592,13 +592,14 @@ func (p *Partial) forgetPlace(l *place, refs *[]sdk.Ref) {
 		p.forgetPlace(l.inside[path], refs)
 	}
 	p.change(l.path, func(l *place) {
-		l.known, l.doubt, l.whole, l.folder, l.older, l.late = false, false, false, false, false, false
+		l.known, l.doubt, l.whole, l.folder, l.older = false, false, false, false, false
 	})
 }
 
-// Restart forgets everything but rows of later than a place, and goes on from there: from a later one, where what came
-// before is too much to be told, or from At.
-func (p *Partial) Restart(at sdk.Cursor) []Change {
+// Restart forgets everything but rows of later than a place, and those that stays says, and goes on from there: from a
+// later one, where what came before is too much to be told, or from At. What is under the names of rows that stay is not
+// known.
+func (p *Partial) Restart(at sdk.Cursor, stays func(*sdk.Entry) bool) []Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at.Number() < p.at.Number() {
@@ -606,9 +607,16 @@ func (p *Partial) Restart(at sdk.Cursor) []Change {
 	}
 	var refs []sdk.Ref
 	p.forgetPlace(p.places[""], &refs)
+	isLate := at.Number() > p.at.Number() // for rows that stay: what came between is not known
 	p.at, p.since, p.recent, p.kept, p.nothing, p.gone = at, at.Number(), nil, 0, nil, nil
 	p.View.saw(at.Seq())
-	return p.drop(refs, func(e *sdk.Entry) bool { return e.Number <= at.Number() })
+	changes := p.drop(refs, func(e *sdk.Entry) bool { return e.Number <= at.Number() && !stays(e) })
+	for _, ref := range refs {
+		if e := p.View.Entry(ref); e != nil && isLate && e.Number <= at.Number() {
+			p.change(nameOf(e), func(l *place) { l.late = true })
+		}
+	}
+	return changes
 }
 
 // drop drops rows, and returns them as changes to nothing.

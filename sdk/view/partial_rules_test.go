@@ -231,7 +231,7 @@ func TestPartialTakesOwnRows(t *testing.T) {
 	}
 	newest := w.put("a/newest")
 	w.p.Own(newest.Entry)
-	if changes := w.p.Restart(w.p.At()); len(changes) != 2 || w.p.Len() != 1 || w.p.Entry(newest.Ref) == nil {
+	if changes := w.p.Restart(w.p.At(), noRow); len(changes) != 2 || w.p.Len() != 1 || w.p.Entry(newest.Ref) == nil {
 		t.Errorf("%d rows are forgotten, %d stay", len(changes), w.p.Len())
 	}
 	w.knows(false, "a", "a/new", "none")
@@ -345,7 +345,7 @@ func TestPartialKeepsRowsOfFolders(t *testing.T) {
 	removed("gone")()
 	part, err := w.g.PartOfName(t.Context(), "none")
 	w.must(part, err)
-	if changes := w.p.Restart(part.Until); len(changes) != 1 {
+	if changes := w.p.Restart(part.Until, noRow); len(changes) != 1 {
 		t.Errorf("%+v", changes)
 	}
 	has(gone, false)
@@ -391,6 +391,49 @@ func TestPartialDoubtsLateOwnRows(t *testing.T) {
 	}
 }
 
+func noRow(*sdk.Entry) bool { return false }
+
+// Rows may stay where all is forgotten. They are as before where nothing came between, and keep no folder else.
+func TestPartialRestartsWithRows(t *testing.T) {
+	t.Parallel()
+	w := newPartialWorld(t)
+	stays := w.put("a/x")
+	w.put("a/y")
+	w.lookAt("", "a")
+	isIt := func(e *sdk.Entry) bool { return e.Ref == stays.Ref }
+	if changes := w.p.Restart(w.p.At(), isIt); len(changes) != 1 || w.p.Entry(stays.Ref) == nil {
+		t.Errorf("%d rows are forgotten", len(changes))
+	}
+	w.knows(false, "", "a", "a/x", "a/y")
+	e, err := w.g.SetAttributes(t.Context(), stays.Ref, sdk.Attributes{Executable: true})
+	w.must(e, err)
+	w.follow()
+	if e := w.p.Entry(stays.Ref); e == nil || e.Attributes == nil {
+		t.Errorf("what stays is not followed: %+v", e)
+	}
+	w.lookAt("")
+	w.check("")
+	e, err = w.g.Delete(t.Context(), stays.Ref)
+	w.must(e, err)
+	made := w.put("b/z")
+	part, err := w.g.PartOfName(t.Context(), "none")
+	w.must(part, err)
+	w.p.Restart(part.Until, isIt)
+	w.p.Restart(part.Until, isIt)
+	w.lookAt("")
+	e, err = w.g.Delete(t.Context(), made.Ref)
+	w.must(e, err)
+	removed, err := w.g.Remove(t.Context(), "a/y")
+	w.must(removed, err)
+	w.follow()
+	w.knows(false, "a", "a/x", "b")
+	w.lookAt("", "a")
+	w.look("a", false, func() {})
+	if w.p.IsFolder("a") || w.p.Len() > 0 {
+		t.Errorf("a folder that is gone is there, with %d rows", w.p.Len())
+	}
+}
+
 // A row that came late keeps no folder.
 func TestPartialDoubtsFoldersOfLateRows(t *testing.T) {
 	t.Parallel()
@@ -427,7 +470,7 @@ func TestPartialRestarts(t *testing.T) {
 	w.must(part, err)
 	late := w.put("b/late")
 	w.p.Own(late.Entry)
-	if changes := w.p.Restart(part.Until); len(changes) != 1 || changes[0].Was.Ref != gone.Ref {
+	if changes := w.p.Restart(part.Until, noRow); len(changes) != 1 || changes[0].Was.Ref != gone.Ref {
 		t.Errorf("%+v", changes)
 	}
 	w.knows(false, "", "a", "a/x", "b", "b/late")

@@ -298,7 +298,7 @@ func TestPartialIsTrue(t *testing.T) {
 				case 6: // of 18 and 19
 					part, err := w.g.PartOfName(t.Context(), "none")
 					w.must(part, err)
-					w.p.Restart(part.Until)
+					w.p.Restart(part.Until, func(*sdk.Entry) bool { return random.IntN(2) == 0 })
 				}
 				w.follow()
 				for _, folder := range append(allFolders, "") {
