@@ -113,7 +113,7 @@ func quick(packages []string) plan {
 	return p
 }
 
-// landing is what .ci/run runs after make test, within 25 minutes together: the race detector, PostgreSQL, what is long
+// landing is what .ci/run runs after make test, within 35 minutes together: the race detector, PostgreSQL, what is long
 // by nature and kills, the packages, fuzzing and the benchmark so far that they work, vet of all modules, staticcheck
 // and gosec. It is chosen so that each test that fs/SEMANTICS.md and SECURITY.md name runs; what it leaves to
 // make test-all runs there on another engine, as another user, with the race detector, longer or with other seeds.
