@@ -597,8 +597,8 @@ func (p *Partial) forgetPlace(l *place, refs *[]sdk.Ref) {
 }
 
 // Restart forgets everything but rows of later than a place, and those that stays says, and goes on from there: from a
-// later one, where what came before is too much to be told, or from At. What is under the names of rows that stay is not
-// known.
+// later one, where what came before is too much to be told, or from At. What is under the names of rows that stay is
+// not known.
 func (p *Partial) Restart(at sdk.Cursor, stays func(*sdk.Entry) bool) []Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
