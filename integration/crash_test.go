@@ -401,7 +401,7 @@ func (c *crashing) fees() (sum wire.Amount) {
 			map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout2}})
 		rows, ok := out["result"].([]any)
 		if !ok {
-			c.t.Fatal(out)
+			c.t.Fatalf("%v\n%s", out, c.log)
 		}
 		for _, row := range rows {
 			fee, err := wire.ParseAmount(fmt.Sprint(row.(map[string]any)["fee"]))
