@@ -204,12 +204,8 @@ func (g *group) listChanges(ctx context.Context) error {
 	if err != nil {
 		return g.failed(ctx, "list", g.dir.Path(), err)
 	}
-	if g.roomFor(entries) != nil {
-		deletions := g.deletionsIn(entries)
-		t.change(func() []notice { return g.mergeListed(deletions) })
-		if err := g.roomFor(entries); err != nil { // after the deletions
-			return err
-		}
+	if err := g.roomAfterDeletions(entries); err != nil {
+		return err
 	}
 	t.change(func() []notice {
 		notices := g.mergeListed(entries)

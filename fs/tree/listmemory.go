@@ -88,6 +88,16 @@ func (g *group) hasRoomFor(listed []sdk.Entry) error {
 	return nil
 }
 
+// roomAfterDeletions is roomFor that shows what is deleted first, where there is no room.
+func (g *group) roomAfterDeletions(listed []sdk.Entry) error {
+	if g.roomFor(listed) == nil {
+		return nil
+	}
+	deletions := g.deletionsIn(listed)
+	g.dir.t.change(func() []notice { return g.mergeListed(deletions) })
+	return g.roomFor(listed)
+}
+
 // deletionsIn returns those of the listed records that delete what g shows, under the names that
 // g knows: they need no room, and nobody shall read on what was deleted (M5).
 func (g *group) deletionsIn(listed []sdk.Entry) (deletions []sdk.Entry) {

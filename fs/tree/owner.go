@@ -47,11 +47,7 @@ type recordedFolder struct {
 // Needs Tree.mu.
 func (t *Tree) ownersInDoubt() (notices []notice) {
 	for _, f := range t.inDoubt {
-		d := f.g.dir
-		if f.path != "" {
-			d = f.g.folderAt(f.path)
-		}
-		if d != nil && !d.foreign {
+		if d := f.g.folderAt(f.path); d != nil && !d.foreign {
 			notices = append(notices, ownerChanged(d))
 		}
 	}

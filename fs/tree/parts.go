@@ -203,10 +203,7 @@ func (g *group) learn(p *view.Partial, path string, asName bool, part sdk.Part) 
 	}
 	changes, _ := learn(path, part)
 	notices := g.show(changes, nil)
-	at := g.dir
-	if path != "" {
-		at = g.folderAt(path)
-	}
+	at := g.folderAt(path)
 	if at == nil {
 		return notices
 	}
@@ -274,36 +271,20 @@ func (g *group) followChanges(ctx context.Context, p *view.Partial) error {
 	shown := slices.DeleteFunc(slices.Clone(c.Entries), func(e sdk.Entry) bool {
 		return p.Entry(e.Ref) == nil && !p.Knows(recordedName(&e))
 	})
-	if g.roomFor(shown) != nil {
-		deletions := g.deletionsIn(shown)
-		t.change(func() []notice { return g.mergeListed(deletions) })
-		if err := g.roomFor(shown); err != nil { // after the deletions
-			return err
-		}
+	if err := g.roomAfterDeletions(shown); err != nil {
+		return err
 	}
 	t.change(func() []notice {
 		was, made := g.before(shown), t.gens.Load()
 		notices := g.show(p.Apply(c), c.Entries)
 		for _, r := range c.Renamed {
-			notices = append(notices, g.nearest(r.To).disown(r.By != t.remote.Account())...)
+			at, _ := g.nearest(r.To)
+			notices = append(notices, at.disown(r.By != t.remote.Account())...)
 		}
 		g.list.Listed()
 		return append(notices, g.changedByOthers(was, made)...)
 	})
 	return nil
-}
-
-// nearest returns the folder with a recorded name, or the nearest one above it that is shown. Needs Tree.mu.
-func (g *group) nearest(raw string) *Dir {
-	at := g.dir
-	for part := range strings.SplitSeq(raw, "/") {
-		next, _ := at.folder(part)
-		if next == nil {
-			break
-		}
-		at = next
-	}
-	return at
 }
 
 // beginAnew has a large group known from now on, where too much changed since to be told. What was deleted meanwhile

@@ -199,15 +199,26 @@ func (g *group) unplaceFolders(list []*sdk.Entry) (left []*Dir) {
 	return left
 }
 
-// folderAt returns the folder with a recorded name, or nil. Needs Tree.mu.
+// folderAt returns the folder with a recorded name, "" = the directory of the group, or nil. Needs Tree.mu.
 func (g *group) folderAt(raw string) *Dir {
-	at := g.dir
-	for part := range strings.SplitSeq(raw, "/") {
-		if at, _ = at.folder(part); at == nil {
-			return nil
-		}
+	if at, isIt := g.nearest(raw); isIt {
+		return at
 	}
-	return at
+	return nil
+}
+
+// nearest is folderAt, or the nearest folder above that is shown. Needs Tree.mu.
+func (g *group) nearest(raw string) (at *Dir, isIt bool) {
+	at = g.dir
+	for raw != "" {
+		part, rest, _ := strings.Cut(raw, "/")
+		next, _ := at.folder(part)
+		if next == nil {
+			return at, false
+		}
+		at, raw = next, rest
+	}
+	return at, true
 }
 
 // placeFolders shows recorded folders, after the files: a file of the same name has the name (N3). It takes
