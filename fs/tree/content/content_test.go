@@ -207,6 +207,23 @@ func TestCutInAnotherWay(t *testing.T) {
 	}
 }
 
+// A request of an open file that ended says so, and not that the caller gave up: the reader goes on with the next.
+func TestFetchOfEndedSource(t *testing.T) {
+	s := newStore(t, 0)
+	e, from := version("0123456789", true)
+	buf, err := s.Open(t.Context(), e, new(Known), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := buf.(*Source)
+	src.Release()
+	for range 100 { // both are true: the source ended, and with it the context of the request
+		if _, err := src.Fetch(t.Context(), 0, 1); !errors.Is(err, ErrEnded) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Content that is taken away, wrong or too short shows no byte.
 func TestErrorsOfRecordedContent(t *testing.T) {
 	for name, cut := range map[string]bool{"whole": false, "in blocks": true} {

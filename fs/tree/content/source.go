@@ -218,6 +218,9 @@ func (s *Source) fetch(ctx context.Context, first int64, n int) ([]cache.Buffer,
 	defer context.AfterFunc(s.life, cancel)()
 	blocks, done, err := s.use(ctx)
 	if err != nil {
+		if s.life.Err() != nil { // which ends ctx, too
+			return nil, ErrEnded
+		}
 		return nil, err
 	}
 	defer done()
