@@ -216,11 +216,10 @@ func TestFetchOfEndedSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := buf.(*Source)
+	src.opening <- struct{}{} // another request opens the file
 	src.Release()
-	for range 100 { // both are true: the source ended, and with it the context of the request
-		if _, err := src.Fetch(t.Context(), 0, 1); !errors.Is(err, ErrEnded) {
-			t.Fatal(err)
-		}
+	if _, err := src.Fetch(t.Context(), 0, 1); !errors.Is(err, ErrEnded) {
+		t.Error(err)
 	}
 }
 
