@@ -45,10 +45,10 @@ type Child struct {
 // signed for the last questions of this account and StateDir.
 //
 // Children is free. It needs the API key, and membership or an open group. Errors: [ErrUnsupported] where
-// [Group.Entries] is to be read instead: at the hosted service, for a group of at most 1,000 records, for one whose
-// names the service reads for the first time, and where a name is not shown as it is recorded;
-// [ErrNotFound] for a folder that is not there, [ErrCorrupt], and those of [Group.List]. The slice belongs to the
-// caller.
+// [Group.Entries] is to be read instead: at the hosted service, for a group of at most 1,000 records, and where a
+// name is not shown as it is recorded; [ErrNotFound] for a folder that is not there, [ErrUnavailable] while the service
+// reads the names of a large group for the first time, [ErrCorrupt], and those of [Group.List]. The slice belongs to
+// the caller.
 func (g Group) Children(ctx context.Context, folder string) ([]Child, error) {
 	p, err := g.PartOfFolder(ctx, folder)
 	for tries := 1; err == nil && p.mixed; tries++ {
@@ -194,11 +194,8 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	request.Nonce, request.KnownSize = rand.Text(), before.N
 	answer, err := h.askPart(ctx, request)
 	var refused *call.Refusal
-	switch {
-	case !errors.As(err, &refused):
-	case refused.Code == wire.CodeUnsupported:
-		return wholeList("the service reads its names for the first time")
-	case refused.Status == http.StatusNotFound && refused.Code != wire.CodeGroupNotFound: // or it could hide a file
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound &&
+		refused.Code != wire.CodeGroupNotFound { // or it could hide a file
 		return h.c.log.refusal(ctx, log, notProven("that nothing is there: the service says so alone"))
 	}
 	if err != nil {

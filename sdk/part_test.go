@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -339,27 +341,38 @@ func TestPartsThatAreNotOffered(t *testing.T) {
 	}
 }
 
-// A group whose names the service reads for the first time is read as a whole.
+// While the service reads the names of a group for the first time, the client asks again, and does not list the group.
 func TestPartsOfATreeThatIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	s := testkit.Start(t, testkit.Ours)
 	g, _ := inParts(t, s)
 	want := putText(t, g, "docs/x")
-	s.Disturb(partPath, func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = fmt.Fprintf(w, `{"error":"the names of the group are read for the first time","code":%q}`,
-				wire.CodeUnsupported)
+	var refuse atomic.Int32
+	s.Disturb(partPath, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refuse.Add(-1) < 0 {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintf(w, `{"error":"its names are read for the first time","code":%q}`, wire.CodeUnavailable)
 		})
 	})
-	if _, err := g.Child(t.Context(), "docs/x"); !errors.Is(err, sdk.ErrUnsupported) {
+	lists := s.Hits(wire.PathTools + wire.OpGetGroupTransactions)
+	refuse.Store(2)
+	if c, err := g.Child(t.Context(), "docs/x"); err != nil || c.File.Ref != want.Ref {
+		t.Errorf("%+v, %v", c, err)
+	}
+	refuse.Store(2)
+	if list, err := g.Children(t.Context(), "docs"); err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	refuse.Store(math.MaxInt32)
+	if _, err := g.Stat(t.Context(), "docs/x"); !errors.Is(err, sdk.ErrUnavailable) {
 		t.Error(err)
 	}
-	if _, err := g.Children(t.Context(), "docs"); !errors.Is(err, sdk.ErrUnsupported) {
-		t.Error(err)
-	}
-	if e, err := g.Stat(t.Context(), "docs/x"); err != nil || e.Ref != want.Ref {
-		t.Errorf("%+v, %v", e, err)
+	if n := s.Hits(wire.PathTools+wire.OpGetGroupTransactions) - lists; n != 0 {
+		t.Errorf("%d lists", n)
 	}
 }
 

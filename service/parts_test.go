@@ -61,6 +61,19 @@ func recorded(t *testing.T, rows []wire.TransactionRow, versions []chain.Living)
 	}
 }
 
+// While the names of a group cannot be read for the first time, a client is told to ask again.
+func TestNamesThatAreNotReadYet(t *testing.T) {
+	t.Parallel()
+	r, alice := runWithGroup(t)
+	alice.upload("g", "a/x", []byte("1"))
+	r.exec("ALTER TABLE name_pages RENAME TO pages_elsewhere")
+	if alice.okOr503(wire.OpGetNames, object{"group_id": "g", "name": "a/x", "nonce": nonce}) {
+		t.Error("it is answered")
+	}
+	r.exec("ALTER TABLE pages_elsewhere RENAME TO name_pages")
+	alice.living(t, alice.part(object{"name": "a/x"}))
+}
+
 // A name, an absence and the pages of a folder are answered with what the signed root of names proves, and with the
 // records of the versions; from the names that are kept, not from all files.
 func TestThreat76NamesAndFoldersAreProven(t *testing.T) {

@@ -305,26 +305,13 @@ func TestM6LargeGroupIsListedForWhatNeedsAll(t *testing.T) {
 	}
 }
 
-// A group that is not large is listed, after one question whether it is, and so is one of which the service proves no
-// part yet.
+// A group that is not large is listed, after one question whether it is.
 func TestSmallGroupIsListed(t *testing.T) {
 	t.Parallel()
 	l := newLarge(t, []string{"docs/a", "docs/b"}, func(cfg *sdk.Config) { cfg.SmallGroup = 0 })
 	l.node("/team/docs/a")
 	l.wantNames("/team", "docs")
 	l.wantLists(1)
-	if n := l.s.Hits(partsPath); n != 1 {
-		t.Errorf("%d questions", n)
-	}
-	l = newLarge(t, []string{"docs/a", "docs/b"})
-	l.s.Disturb("/*", nil)
-	l.s.Answer(partsPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprintf(w, `{"error":"its names are read for the first time","code":%q}`, wire.CodeUnsupported)
-	})
-	l.node("/team/docs/a")
-	l.wantNames("/team", "docs")
-	l.wantNames("/team/docs", "a", "b")
 	if n := l.s.Hits(partsPath); n != 1 {
 		t.Errorf("%d questions", n)
 	}

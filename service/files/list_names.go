@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -21,6 +22,8 @@ const (
 	// NamesMemory is how much memory an answer of [Files.Names] takes, at most, in bytes: the page, its proof, both
 	// again as text, and what the tree of names takes.
 	NamesMemory = 4*namesBytes + checkpoint.NamesMemory
+	// namesPause is when a client asks again while the tree of names is built, a minute for some million files.
+	namesPause = 5 * time.Second
 )
 
 // errFewRecords: the chain of the group has no more records than the caller wants to read as a whole.
@@ -60,8 +63,8 @@ func (f *Files) Names(ctx context.Context, account string, req wire.LivingReques
 	}
 	proof, err := f.log.Prove(ctx, question, read)
 	if err == nil && proof.Names == nil {
-		err = fault.New(wire.CodeUnsupported, "the names of group %q are read for the first time: list it, or ask "+
-			"again in some minutes", req.GroupID)
+		err = &fault.Error{Code: wire.CodeUnavailable, RetryAfter: namesPause, Text: fmt.Sprintf(
+			"the service reads the names of group %q for the first time: try again in a moment", req.GroupID)}
 	}
 	answer.Proof = &proof
 	return answer, err
