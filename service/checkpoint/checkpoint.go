@@ -85,6 +85,8 @@ type Key interface {
 	Public() ed25519.PublicKey
 	// Sign signs with this version of the key.
 	Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error)
+	// NewestTree is that of [vaultwire.Vault].
+	NewestTree(ctx context.Context) (vaultwire.Tree, error)
 }
 
 // Keys returns the keys of a log as a transaction sees them, the oldest first. The
@@ -224,7 +226,10 @@ func (l *Log) Cosign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.sign(ctx, file, keys)
+	if err = l.sign(ctx, file, keys); errors.Is(err, errOvertaken) {
+		return nil // the next update has the witness sign
+	}
+	return err
 }
 
 // Update brings the tree up to the newest record and signs it. The first call compares
@@ -258,7 +263,16 @@ func (l *Log) Settle(ctx context.Context) error {
 	return l.places.Settle(ctx)
 }
 
+// update is [Log.Update] without what it notes. Another process at the same vault may sign meanwhile: then it goes on.
 func (l *Log) update(ctx context.Context) error {
+	for {
+		if err := l.grow(ctx); !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+}
+
+func (l *Log) grow(ctx context.Context) error {
 	if err := l.Settle(ctx); err != nil {
 		return fmt.Errorf("wait for the places of records: %w", err)
 	}
@@ -268,6 +282,10 @@ func (l *Log) update(ctx context.Context) error {
 	}
 	if err := l.open(keys); err != nil {
 		return err
+	}
+	least, err := newest(keys).NewestTree(ctx) // whose records are in the ledger, and are read
+	if err != nil {
+		return fmt.Errorf("ask what the vault signed: %w", err)
 	}
 	signed, file := l.newest()
 	for done := false; !done; {
@@ -302,6 +320,11 @@ func (l *Log) update(ctx context.Context) error {
 			return err
 		}
 		l.compared = true
+	}
+	if l.walk.Place < least.Records {
+		return fmt.Errorf("row %d: %w: the ledger ends at row %d, and svcvault signed %d rows: restart svcvault if "+
+			"an earlier state was brought back on purpose", l.walk.Place+1, ErrContradiction, l.walk.Place,
+			least.Records)
 	}
 	if signed.tree != nil && l.walk.Place == signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
 		return nil
@@ -362,13 +385,8 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
 		return fmt.Errorf("compute root: %w", err)
 	}
-	s, err := newSigner(ctx, c.key, vaultwire.Sign{Origin: l.origin,
-		Tree: &vaultwire.Tree{Records: c.N, Root: chain.Hash(c.Hash), Chains: c.Chains}})
-	if err != nil {
+	if c.Note, err = c.noteOf(ctx, hashReader(file)); err != nil {
 		return err
-	}
-	if c.Note, err = note.Sign(&note.Note{Text: c.text()}, s); err != nil {
-		return fmt.Errorf("sign checkpoint: %w", err)
 	}
 	if l.witness != nil {
 		prove := func(old int64) (tlog.TreeProof, error) { return tlog.ProveTree(c.N, old, hashReader(file)) }
@@ -387,6 +405,48 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
 	defer l.mu.Unlock()
 	l.signed = c
 	return nil
+}
+
+// errOvertaken means that another process at the same vault had a longer tree signed.
+var errOvertaken = errors.New("another process signed more records")
+
+// noteOf has the vault sign a checkpoint, which it does for a tree that extends the newest one that it signed.
+func (c Checkpoint) noteOf(ctx context.Context, hashes tlog.HashReader) ([]byte, error) {
+	tree := vaultwire.Tree{Records: c.N, Root: chain.Hash(c.Hash), Chains: c.Chains}
+	for was := (vaultwire.Tree{Records: -1}); ; {
+		newest, err := c.key.NewestTree(ctx)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("ask what the vault signed: %w", err)
+		case newest.Records > c.N:
+			return nil, errOvertaken
+		case newest == was: // and it was refused
+			return nil, fmt.Errorf("rows 1 to %d: %w: svcvault signed others: restart svcvault if another ledger was "+
+				"brought back on purpose", newest.Records, ErrContradiction)
+		}
+		was = newest
+		q := vaultwire.Sign{Origin: c.Origin, Tree: &tree}
+		if 0 < was.Records && was.Records < c.N {
+			proof, err := tlog.ProveTree(c.N, was.Records, hashes)
+			if err != nil {
+				return nil, fmt.Errorf("prove that the tree extends the signed one: %w", err)
+			}
+			for _, h := range proof {
+				q.Proof = append(q.Proof, chain.Hash(h))
+			}
+		}
+		s, err := newSigner(ctx, c.key, q)
+		if err != nil {
+			return nil, err
+		}
+		signed, err := note.Sign(&note.Note{Text: c.text()}, s)
+		switch {
+		case err == nil:
+			return signed, nil
+		case !errors.Is(err, vaultwire.ErrNotFollowing):
+			return nil, fmt.Errorf("sign checkpoint: %w", err)
+		}
+	}
 }
 
 // text is the body of a checkpoint: origin, size, root, root of the tree of chains.

@@ -77,6 +77,8 @@ func (k keyOf) Public() ed25519.PublicKey {
 
 func (keyOf) Version() int64 { return 1 }
 
+func (k keyOf) NewestTree(context.Context) (t vaultwire.Tree, err error) { return t, nil }
+
 func (k keyOf) Sign(_ context.Context, q vaultwire.Sign) ([]byte, error) {
 	text, err := q.Text(nil, time.Now())
 	return ed25519.Sign(ed25519.PrivateKey(k), text), err
@@ -89,9 +91,14 @@ func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 
 func openWith(t testing.TB, s *store.Store, dir string, places *settled) *checkpoint.Log {
 	t.Helper()
-	keys := func(context.Context, *store.Tx) ([]checkpoint.Key, error) {
-		return []checkpoint.Key{keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))}, nil
-	}
+	return openAt(t, s, dir, places, theKey())
+}
+
+func theKey() keyOf { return keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))) }
+
+func openAt(t testing.TB, s *store.Store, dir string, places *settled, key checkpoint.Key) *checkpoint.Log {
+	t.Helper()
+	keys := func(context.Context, *store.Tx) ([]checkpoint.Key, error) { return []checkpoint.Key{key}, nil }
 	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, places, nil,
 		64<<20, slog.New(slog.DiscardHandler), time.Now)
 	t.Cleanup(func() {

@@ -242,6 +242,10 @@ type logKey struct {
 func (l logKey) Version() int64            { return l.key.Version }
 func (l logKey) Public() ed25519.PublicKey { return l.key.Public }
 
+func (l logKey) NewestTree(ctx context.Context) (vaultwire.Tree, error) {
+	return l.vault.NewestTree(ctx, vaultwire.Nothing{})
+}
+
 func (l logKey) Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error) {
 	q.Version = l.key.Version
 	signed, err := l.vault.Sign(ctx, q)

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
@@ -46,10 +47,31 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 		}
 		return v.public(k)
 	}, v.now())
+	if err == nil && q.Tree != nil {
+		err = v.follow(*q.Tree, q.Proof)
+	}
 	if err == nil {
 		a.Signature = ed25519.Sign(v.signer(k), text)
 	}
 	return a, err
+}
+
+// follow takes a tree for the newest one of the log.
+func (v *Vault) follow(t vaultwire.Tree, proof []chain.Hash) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	err := t.Follows(v.tree, proof)
+	if err == nil {
+		v.tree = t
+	}
+	return err
+}
+
+// NewestTree implements [vaultwire.Vault].
+func (v *Vault) NewestTree(context.Context, vaultwire.Nothing) (vaultwire.Tree, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.tree, nil
 }
 
 func (v *Vault) pageAEAD() (cipher.AEAD, error) {

@@ -22,6 +22,11 @@ func (c *Client) Sign(ctx context.Context, q Sign) (Signed, error) {
 	return call[Signed](ctx, c, "sign", q)
 }
 
+// NewestTree implements [Vault].
+func (c *Client) NewestTree(ctx context.Context, q Nothing) (Tree, error) {
+	return call[Tree](ctx, c, "newest-tree", q)
+}
+
 // SealPage implements [Vault].
 func (c *Client) SealPage(ctx context.Context, q Text) (Text, error) {
 	return call[Text](ctx, c, "seal-page", q)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -19,6 +20,7 @@ type Sign struct {
 
 	Statement *chain.Stated // about a chain; its Origin is this one
 	Tree      *Tree
+	Proof     []chain.Hash // that Tree extends the one of [Vault.NewestTree], see [tlog.ProveTree]
 	Epoch     *Epoch
 	Next      int64 // the key of the log of this version follows the one of the version before
 }
@@ -27,6 +29,22 @@ type Sign struct {
 type Tree struct {
 	Records      int64
 	Root, Chains chain.Hash
+}
+
+// Follows checks that a tree extends an earlier one; one of no records is extended by each. Errors: [ErrNotFollowing].
+func (t Tree) Follows(was Tree, proof []chain.Hash) error {
+	if was.Records == 0 || t == was {
+		return nil
+	}
+	hashes := make(tlog.TreeProof, len(proof))
+	for i, h := range proof {
+		hashes[i] = tlog.Hash(h)
+	}
+	if t.Records <= was.Records ||
+		tlog.CheckTree(hashes, t.Records, tlog.Hash(t.Root), was.Records, tlog.Hash(was.Root)) != nil {
+		return fmt.Errorf("a tree of %d records after one of %d: %w", t.Records, was.Records, ErrNotFollowing)
+	}
+	return nil
 }
 
 // Epoch is a key for uploads of the vault, until a time in seconds since the epoch of Unix.
@@ -41,7 +59,7 @@ func (q Sign) Text(public func(purpose string, version int64) ([]byte, error), n
 	switch {
 	case q.Statement != nil:
 		return q.statement()
-	case q.Tree != nil:
+	case q.Tree != nil && q.Tree.Records >= 0:
 		return []byte(wire.CheckpointText(q.Origin, q.Tree.Records, q.Tree.Root, q.Tree.Chains)), nil
 	case q.Epoch != nil:
 		key, err := public(PurposeUploads, q.Epoch.Number)

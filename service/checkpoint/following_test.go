@@ -1,0 +1,87 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// following is a key in a vault that follows the log.
+type following struct {
+	keyOf
+	tree         vaultwire.Tree
+	asked, signs func() // called once, before the answer; nil = nothing
+}
+
+func (f *following) NewestTree(context.Context) (vaultwire.Tree, error) {
+	once(&f.asked)
+	return f.tree, nil
+}
+
+func (f *following) Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error) {
+	once(&f.signs)
+	if err := q.Tree.Follows(f.tree, q.Proof); err != nil {
+		return nil, err
+	}
+	f.tree = *q.Tree
+	return f.keyOf.Sign(ctx, q)
+}
+
+func once(f *func()) {
+	if now := *f; now != nil {
+		*f = nil
+		now()
+	}
+}
+
+// Two processes at one vault sign as they come: who was overtaken, at whatever step, reads on and signs all.
+func TestTwoLogsAtOneVault(t *testing.T) {
+	s, dir := ledgerOf(t, 5)
+	key := &following{keyOf: theKey()}
+	one, two := openAt(t, s, dir, new(settled), key), openAt(t, s, t.TempDir(), new(settled), key)
+	update := func(l *checkpoint.Log, want int64) {
+		t.Helper()
+		if err := l.Update(t.Context()); err != nil || key.tree.Records != want {
+			t.Fatalf("%d records are signed, want %d: %v", key.tree.Records, want, err)
+		}
+	}
+	update(one, 5)
+	update(two, 5)
+	appendRows(t, s, 3)
+	update(one, 8)
+	update(two, 8)
+	overtake := func() {
+		appendRows(t, s, 1)
+		if err := one.Update(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	appendRows(t, s, 1)
+	key.signs = overtake
+	update(two, 10)
+	appendRows(t, s, 1)
+	key.asked = func() { key.asked = overtake } // when it is asked what it signed, before it signs
+	update(two, 12)
+}
+
+// A ledger that lacks what the vault signed, or has something else there, is not signed any more.
+func TestThreat77AnotherLedgerIsNotSigned(t *testing.T) {
+	for what, n := range map[string]int{"an earlier state": 3, "other records": 7} {
+		s, dir := ledgerOf(t, 5)
+		key := &following{keyOf: theKey()}
+		if err := openAt(t, s, dir, new(settled), key).Update(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other, dir := ledgerOf(t, n)
+		l := openAt(t, other, dir, new(settled), key)
+		err := l.Update(t.Context())
+		if !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), "restart svcvault") ||
+			l.Problem() == nil || key.tree.Records != 5 {
+			t.Errorf("%s: %v, and %d records are signed", what, err, key.tree.Records)
+		}
+	}
+}
