@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,14 +45,21 @@ func asked(t *testing.T, p *process, account, key, op string, request any) (stat
 // health returns what the service says of its vault.
 func (p *process) health(t *testing.T) string {
 	t.Helper()
-	resp, err := http.Get(p.url + wire.PathHealth)
-	ok(t, err)
-	defer resp.Body.Close()
 	var h struct {
 		Parts map[string]string `json:"parts"`
 	}
-	ok(t, json.NewDecoder(resp.Body).Decode(&h))
+	ok(t, json.Unmarshal(p.healthText(t), &h))
 	return h.Parts["vault"]
+}
+
+func (p *process) healthText(t *testing.T) []byte {
+	t.Helper()
+	resp, err := http.Get(p.url + wire.PathHealth)
+	ok(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	ok(t, err)
+	return text
 }
 
 // A service whose vault is gone answers 503, says why, and charges nothing; the vault that follows serves it without a
@@ -187,6 +195,48 @@ func TestVaultOfItsOwnBegins(t *testing.T) {
 	if list := mustRun(t, "account", "list", "--data", data, k.flag); !strings.Contains(list, "alice") {
 		t.Error(list)
 	}
+}
+
+// Where an earlier state of a service was brought back, its vault signs no other history than it signed before, and
+// svcd says what to do. A vault that was started anew believes the operator.
+func TestThreat77VaultKnowsAnEarlierState(t *testing.T) {
+	k := newKeeper(t)
+	p := startServe(t, k.flag)
+	data, before := p.data, filepath.Join(t.TempDir(), "before")
+	start := func() {
+		t.Helper()
+		p = startServeWith(t, "--data", data, "--listen", "127.0.0.1:0", k.flag)
+	}
+	whole := regexp.MustCompile(`(?s)^ledger: (\d+) records,.* of (\d+) records,`)
+	signed := func() {
+		t.Helper()
+		proctest.Eventually(t, "all records are signed", func() bool {
+			found := whole.FindStringSubmatch(mustRun(t, "audit", "--data", data, k.flag))
+			return found != nil && found[1] == found[2]
+		})
+	}
+	create := func(name string) { mustRun(t, "account", "create", name, "--data", data, "--balance", "10", k.flag) }
+	create("alice")
+	signed()
+	p.stop(t)
+	out, err := exec.Command("cp", "-a", data, before).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s", out)
+	}
+	start()
+	create("bob")
+	signed()
+	p.stop(t)
+	ok(t, errors.Join(os.RemoveAll(data), os.Rename(before, data)))
+	start()
+	proctest.Eventually(t, "health says what to do", func() bool {
+		return bytes.Contains(p.healthText(t), []byte("restart svcvault if an earlier state was brought back"))
+	})
+	p.stop(t)
+	k.restart(t)
+	start()
+	create("carol")
+	signed()
 }
 
 // A vault that runs by itself serves svcd and its other commands, which do not read the master key.
