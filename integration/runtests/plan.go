@@ -93,7 +93,7 @@ func quick(packages []string) plan {
 			plain = append(plain, dir)
 		}
 	}
-	p := plan{few: 2, lint: [][]string{{"gofmt"}}, runs: []run{
+	p := plan{few: 3, lint: [][]string{{"gofmt"}}, runs: []run{
 		{name: "plain", packages: plain, skip: onPostgres, atOnce: 1},
 	}}
 	if !canBeUser() {
@@ -113,7 +113,7 @@ func quick(packages []string) plan {
 	return p
 }
 
-// landing is what .ci/run runs after make test, within 35 minutes together: the race detector, PostgreSQL, what is long
+// landing is what .ci/run runs after make test, within 30 minutes together: the race detector, PostgreSQL, what is long
 // by nature and kills, the packages, fuzzing and the benchmark so far that they work, vet of all modules, staticcheck
 // and gosec. It is chosen so that each test that fs/SEMANTICS.md and SECURITY.md name runs; what it leaves to
 // make test-all runs there on another engine, as another user, with the race detector, longer or with other seeds.
@@ -121,7 +121,7 @@ func landing(packages []string) plan {
 	runs := append([]run{{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true,
 		only: longByNature, skip: ofMinutes, atOnce: 1}}, withRace(packages)...)
 	return plan{
-		few: 2, // more of them would run out of time in make test-all
+		few: 3, // some wait for most of their time
 		runs: append(runs,
 			run{name: "PostgreSQL", packages: []string{"service"}, only: onPostgres, atOnce: 1},
 			run{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1}),
@@ -159,6 +159,7 @@ func rest(packages []string) plan {
 		}
 	}
 	p := landing(packages)
+	p.few = 2 // more of them would run out of time
 	p.runs = append(withRace(packages),
 		run{name: "race", packages: []string{"service"}, race: true, only: onPostgres, atOnce: 1},
 		run{name: "PostgreSQL", packages: []string{"service", "service/web"}, long: true,

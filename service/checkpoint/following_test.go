@@ -51,9 +51,11 @@ func TestTwoLogsAtOneVault(t *testing.T) {
 	}
 	update(one, 5)
 	update(two, 5)
+	five := key.tree
 	appendRows(t, s, 3)
 	update(one, 8)
 	update(two, 8)
+	eight := key.tree
 	overtake := func() {
 		appendRows(t, s, 1)
 		if err := one.Update(t.Context()); err != nil {
@@ -66,6 +68,9 @@ func TestTwoLogsAtOneVault(t *testing.T) {
 	appendRows(t, s, 1)
 	key.asked = func() { key.asked = overtake } // when it is asked what it signed, before it signs
 	update(two, 12)
+	appendRows(t, s, 1)
+	key.tree, key.signs = five, func() { key.tree = eight } // another one signs fewer than this one has
+	update(two, 13)
 }
 
 // A ledger that lacks what the vault signed, or has something else there, is not signed any more.
