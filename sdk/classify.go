@@ -84,7 +84,7 @@ func kindByCode(code string) (Kind, bool) {
 		return ErrStorageFull, true
 	case wire.CodeBlobCorrupt:
 		return ErrCorrupt, true
-	case wire.CodeUnavailable:
+	case wire.CodeUnavailable, wire.CodeNamesUnread:
 		return ErrUnavailable, true
 	case wire.CodeUnsupported:
 		return ErrUnsupported, true

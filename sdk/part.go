@@ -194,8 +194,11 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	request.Nonce, request.KnownSize = rand.Text(), before.N
 	answer, err := h.askPart(ctx, request)
 	var refused *call.Refusal
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound &&
-		refused.Code != wire.CodeGroupNotFound { // or it could hide a file
+	switch {
+	case !errors.As(err, &refused):
+	case refused.Code == wire.CodeUnsupported:
+		return wholeList("the service cannot read its names")
+	case refused.Status == http.StatusNotFound && refused.Code != wire.CodeGroupNotFound: // or it could hide a file
 		return h.c.log.refusal(ctx, log, notProven("that nothing is there: the service says so alone"))
 	}
 	if err != nil {
@@ -219,7 +222,7 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 
 func (h *chains) askPart(ctx context.Context, request wire.LivingRequest) (answer wire.LivingResult, err error) {
 	t := h.c.tools.call(wire.OpGetNames, request, nil)
-	t.Header = h.packed()
+	t.Header, t.Kind = h.packed(), call.Soon // nobody waits until the service has read the names of a group
 	t.Answer = func(resp *http.Response) error {
 		raw, err := call.ReadUnpacked(resp, h.c.tools.limit(wire.OpGetNames))
 		if err != nil {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -341,38 +339,50 @@ func TestPartsThatAreNotOffered(t *testing.T) {
 	}
 }
 
-// While the service reads the names of a group for the first time, the client asks again, and does not list the group.
+// While the service reads the names of a group for the first time, the client says so at once, and does not list the
+// group.
 func TestPartsOfATreeThatIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	s := testkit.Start(t, testkit.Ours)
 	g, _ := inParts(t, s)
 	want := putText(t, g, "docs/x")
-	var refuse atomic.Int32
-	s.Disturb(partPath, func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if refuse.Add(-1) < 0 {
-				next.ServeHTTP(w, r)
-				return
-			}
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = fmt.Fprintf(w, `{"error":"its names are read for the first time","code":%q}`, wire.CodeUnavailable)
-		})
-	})
 	lists := s.Hits(wire.PathTools + wire.OpGetGroupTransactions)
-	refuse.Store(2)
+	s.Answer(partPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "5")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, `{"error":"its names are read for the first time","code":%q}`, wire.CodeNamesUnread)
+	})
+	for i, err := range []error{second(g.Child(t.Context(), "docs/x")), second(g.Children(t.Context(), "docs")),
+		second(g.Stat(t.Context(), "docs/x"))} {
+		if !errors.Is(err, sdk.ErrUnavailable) || !strings.Contains(err.Error(), "its names are read") {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if questions, n := s.Hits(partPath), s.Hits(wire.PathTools+wire.OpGetGroupTransactions)-lists; questions != 3 ||
+		n != 0 {
+		t.Errorf("%d questions, %d lists", questions, n)
+	}
+	s.Disturb(partPath, nil)
 	if c, err := g.Child(t.Context(), "docs/x"); err != nil || c.File.Ref != want.Ref {
 		t.Errorf("%+v, %v", c, err)
 	}
-	refuse.Store(2)
-	if list, err := g.Children(t.Context(), "docs"); err != nil || len(list) != 1 {
-		t.Errorf("%+v, %v", list, err)
-	}
-	refuse.Store(math.MaxInt32)
-	if _, err := g.Stat(t.Context(), "docs/x"); !errors.Is(err, sdk.ErrUnavailable) {
+}
+
+// Where the service cannot read the names of a group, the group is listed.
+func TestPartsOfATreeThatCannotBeBuilt(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, _ := inParts(t, s)
+	want := putText(t, g, "docs/x")
+	s.Answer(partPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprintf(w, `{"error":"its names cannot be read","code":%q}`, wire.CodeUnsupported)
+	})
+	if _, err := g.Children(t.Context(), "docs"); !errors.Is(err, sdk.ErrUnsupported) {
 		t.Error(err)
 	}
-	if n := s.Hits(wire.PathTools+wire.OpGetGroupTransactions) - lists; n != 0 {
-		t.Errorf("%d lists", n)
+	if e, err := g.Stat(t.Context(), "docs/x"); err != nil || e.Ref != want.Ref {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -61,16 +62,39 @@ func recorded(t *testing.T, rows []wire.TransactionRow, versions []chain.Living)
 	}
 }
 
-// While the names of a group cannot be read for the first time, a client is told to ask again.
+// While the names of a group are read for the first time, a client is told to ask again; where they cannot be read, to
+// list the group.
 func TestNamesThatAreNotReadYet(t *testing.T) {
 	t.Parallel()
 	r, alice := runWithGroup(t)
 	alice.upload("g", "a/x", []byte("1"))
-	r.exec("ALTER TABLE name_pages RENAME TO pages_elsewhere")
-	if alice.okOr503(wire.OpGetNames, object{"group_id": "g", "name": "a/x", "nonce": nonce}) {
-		t.Error("it is answered")
+	ask := func() (int, string) {
+		return alice.tool(wire.OpGetNames, object{"group_id": "g", "name": "a/x", "nonce": nonce})
 	}
+	r.exec("ALTER TABLE name_pages RENAME TO pages_elsewhere")
+	status, body := ask()
+	answers(t, "names that cannot be read", status, []byte(body), wire.CodeUnsupported)
 	r.exec("ALTER TABLE pages_elsewhere RENAME TO name_pages")
+	db := r.openDatabase()
+	defer db.Close()
+	tx, err := db.Begin()
+	ok(t, err)
+	hold := "UPDATE service_keys SET version = version" // which keeps all writers of SQLite waiting
+	if r.database != "" {
+		hold = "LOCK TABLE name_pages"
+	}
+	_, err = tx.Exec(hold)
+	ok(t, err)
+	status, body = ask()
+	answers(t, "names that are being read", status, []byte(body), wire.CodeNamesUnread)
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "try again in a minute") {
+		t.Errorf("%d %s", status, body)
+	}
+	ok(t, tx.Rollback())
+	proctest.Eventually(t, "they are read", func() bool {
+		status, _ := ask()
+		return status == http.StatusOK
+	})
 	alice.living(t, alice.part(object{"name": "a/x"}))
 }
 

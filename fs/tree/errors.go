@@ -106,8 +106,13 @@ func wrapRemote(op, path string, err error) *Error {
 	}
 	class := classOf(sdk.KindOf(err))
 	var refused *sdk.Error
-	if errors.As(err, &refused) && refused.Code == wire.CodeListMemory {
-		class = ClassNoMemory
+	if errors.As(err, &refused) {
+		switch refused.Code {
+		case wire.CodeListMemory:
+			class = ClassNoMemory
+		case wire.CodeNamesUnread: // one group, and nothing else of the service
+			class = ClassBusy
+		}
 	}
 	if class, hint := classOfSave(err); class != ClassOther {
 		return &Error{Class: class, Op: op, Path: path, Err: err, Hint: hint}

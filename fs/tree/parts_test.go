@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -315,6 +316,45 @@ func TestSmallGroupIsListed(t *testing.T) {
 	if n := l.s.Hits(partsPath); n != 1 {
 		t.Errorf("%d questions", n)
 	}
+}
+
+// M6: while the service reads the names of one group for the first time, the others are there, and are not away.
+func TestM6LargeGroupWhoseNamesAreRead(t *testing.T) {
+	t.Parallel()
+	l := newLarge(t, []string{"docs/a", "docs/b"})
+	fresh := l.s.Client(t, l.account).Group("fresh")
+	ok(t, last(fresh.Register(t.Context())))
+	ok(t, last(fresh.Put(t.Context(), "x/y", strings.NewReader("1"))))
+	l.see(t)
+	var asked atomic.Int32
+	l.s.Disturb("/*", nil)
+	l.s.Disturb(partsPath, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			raw, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(raw))
+			if !bytes.Contains(raw, []byte("fresh")) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			asked.Add(1)
+			w.Header().Set("Retry-After", "5")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintf(w, `{"error":"its names are read","code":%q}`, wire.CodeNamesUnread)
+		})
+	})
+	for n := range int32(2) {
+		_, err := l.lookup("/fresh/x")
+		wantClass(t, err, ClassBusy)
+		if asked.Load() != n+1 {
+			t.Errorf("%d questions", asked.Load())
+		}
+	}
+	l.node("/team/docs/a")
+	if !l.look.Reached() {
+		t.Error("the service counts as away")
+	}
+	l.s.Disturb(partsPath, nil)
+	l.node("/fresh/x/y")
 }
 
 // M6: while the service is away, memory answers for what is known; what nobody looked at is not taken for missing.

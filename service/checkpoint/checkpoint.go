@@ -263,13 +263,23 @@ func (l *Log) Settle(ctx context.Context) error {
 	return l.places.Settle(ctx)
 }
 
-// update is [Log.Update] without what it notes. Another process at the same vault may sign meanwhile: then it goes on.
-func (l *Log) update(ctx context.Context) error {
-	for {
-		if err := l.grow(ctx); !errors.Is(err, errOvertaken) {
+// overtakenTimes is how often others may be faster before a process gives up until its next look at the ledger.
+const overtakenTimes = 10
+
+// update is [Log.Update] without what it notes. Another process at the same vault may sign meanwhile: what it signed is
+// in the ledger by then, and is read.
+func (l *Log) update(ctx context.Context) (err error) {
+	had := int64(-1)
+	for range overtakenTimes {
+		if err = l.grow(ctx); !errors.Is(err, errOvertaken) {
 			return err
 		}
+		if l.walk.Place == had {
+			return fmt.Errorf("svcvault signed more than the %d rows of the ledger: %s", had, otherLedger)
+		}
+		had = l.walk.Place
 	}
+	return err
 }
 
 func (l *Log) grow(ctx context.Context) error {
@@ -282,10 +292,6 @@ func (l *Log) grow(ctx context.Context) error {
 	}
 	if err := l.open(keys); err != nil {
 		return err
-	}
-	least, err := newest(keys).NewestTree(ctx) // whose records are in the ledger, and are read
-	if err != nil {
-		return fmt.Errorf("ask what the vault signed: %w", err)
 	}
 	signed, file := l.newest()
 	for done := false; !done; {
@@ -320,11 +326,6 @@ func (l *Log) grow(ctx context.Context) error {
 			return err
 		}
 		l.compared = true
-	}
-	if l.walk.Place < least.Records {
-		return fmt.Errorf("row %d: %w: the ledger ends at row %d, and svcvault signed %d rows: restart svcvault if "+
-			"an earlier state was brought back on purpose", l.walk.Place+1, ErrContradiction, l.walk.Place,
-			least.Records)
 	}
 	if signed.tree != nil && l.walk.Place == signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
 		return nil
@@ -375,9 +376,6 @@ func (l *Log) load(keys []Key) (Checkpoint, error) {
 // sign publishes the tree of all records so far. The hashes are durable before the
 // checkpoint is written, and the checkpoint is durable before it is served.
 func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
-	if err := file.Sync(); err != nil {
-		return fmt.Errorf("sync tree: %w", err)
-	}
 	chains := l.chains
 	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Place}, Chains: chains.Root(), tree: &chains,
 		key: newest(keys)}
@@ -387,6 +385,9 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
 	}
 	if c.Note, err = c.noteOf(ctx, hashReader(file)); err != nil {
 		return err
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("sync tree: %w", err)
 	}
 	if l.witness != nil {
 		prove := func(old int64) (tlog.TreeProof, error) { return tlog.ProveTree(c.N, old, hashReader(file)) }
@@ -410,6 +411,10 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
 // errOvertaken means that another process at the same vault had a longer tree signed.
 var errOvertaken = errors.New("another process signed more records")
 
+// otherLedger says what to do where the vault signed another ledger than this one.
+const otherLedger = "if an earlier state of the ledger was brought back on purpose, restart svcvault; else " +
+	"find out who had it sign"
+
 // noteOf has the vault sign a checkpoint, which it does for a tree that extends the newest one that it signed.
 func (c Checkpoint) noteOf(ctx context.Context, hashes tlog.HashReader) ([]byte, error) {
 	tree := vaultwire.Tree{Records: c.N, Root: chain.Hash(c.Hash), Chains: c.Chains}
@@ -421,8 +426,7 @@ func (c Checkpoint) noteOf(ctx context.Context, hashes tlog.HashReader) ([]byte,
 		case newest.Records > c.N:
 			return nil, errOvertaken
 		case newest == was: // and it was refused
-			return nil, fmt.Errorf("rows 1 to %d: %w: svcvault signed others: restart svcvault if another ledger was "+
-				"brought back on purpose", newest.Records, ErrContradiction)
+			return nil, fmt.Errorf("svcvault signed other rows from 1 to %d: %s", newest.Records, otherLedger)
 		}
 		was = newest
 		q := vaultwire.Sign{Origin: c.Origin, Tree: &tree}

@@ -119,6 +119,13 @@ func (f *following) wait(ctx context.Context, group string, l lag) error {
 	return nil
 }
 
+// ReadsNames reports whether the tree of names of a group is being brought up.
+func (l *Log) ReadsNames(group string) bool {
+	l.names.mu.Lock()
+	defer l.names.mu.Unlock()
+	return l.names.groups[group] != nil
+}
+
 // start begins to bring up the tree of a group, unless somebody does it already. nil = the service ends.
 func (f *following) start(group string, l lag) *job {
 	f.mu.Lock()

@@ -67,7 +67,7 @@ func (e *Error) Status() int {
 		return http.StatusBadRequest
 	case wire.CodeStorageFull:
 		return http.StatusInsufficientStorage
-	case wire.CodeUnavailable, wire.CodeUnproven:
+	case wire.CodeUnavailable, wire.CodeUnproven, wire.CodeNamesUnread:
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusInternalServerError

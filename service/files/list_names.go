@@ -61,13 +61,20 @@ func (f *Files) Names(ctx context.Context, account string, req wire.LivingReques
 		}
 		return err
 	}
-	proof, err := f.log.Prove(ctx, question, read)
-	if err == nil && proof.Names == nil {
-		err = &fault.Error{Code: wire.CodeUnavailable, RetryAfter: namesPause, Text: fmt.Sprintf(
-			"the service reads the names of group %q for the first time: try again in a moment", req.GroupID)}
+	for tries := 0; ; tries++ {
+		proof, err := f.log.Prove(ctx, question, read)
+		switch {
+		case err != nil || proof.Names != nil:
+			answer.Proof = &proof
+			return answer, err
+		case f.log.ReadsNames(req.GroupID):
+			return answer, &fault.Error{Code: wire.CodeNamesUnread, RetryAfter: namesPause, Text: fmt.Sprintf(
+				"the service still reads the names of group %q: try again in a minute", req.GroupID)}
+		case tries > 0: // else they are read since
+			return answer, fault.New(wire.CodeUnsupported, "the service cannot read the names of group %q: list it",
+				req.GroupID)
+		}
 	}
-	answer.Proof = &proof
-	return answer, err
 }
 
 // checkPage checks a request, and reads where its page begins.

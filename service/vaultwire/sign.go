@@ -31,6 +31,9 @@ type Tree struct {
 	Root, Chains chain.Hash
 }
 
+// maxRecords bounds the records of a tree: tlog counts in powers of two, and does not end beyond it.
+const maxRecords = 1 << 48
+
 // Follows checks that a tree extends an earlier one; one of no records is extended by each. Errors: [ErrNotFollowing].
 func (t Tree) Follows(was Tree, proof []chain.Hash) error {
 	if was.Records == 0 || t == was {
@@ -56,10 +59,18 @@ func (q Sign) Text(public func(purpose string, version int64) ([]byte, error), n
 	if q.Origin == "" || strings.ContainsFunc(q.Origin, func(c rune) bool { return c <= ' ' || c == '+' }) {
 		return nil, fmt.Errorf("origin %q: %w", q.Origin, ErrNoText)
 	}
+	kinds := 0
+	for _, is := range []bool{q.Statement != nil, q.Tree != nil, q.Epoch != nil, q.Next != 0} {
+		if is {
+			kinds++
+		}
+	}
 	switch {
+	case kinds > 1:
+		return nil, fmt.Errorf("several texts at once: %w", ErrNoText)
 	case q.Statement != nil:
 		return q.statement()
-	case q.Tree != nil && q.Tree.Records >= 0:
+	case q.Tree != nil && 0 <= q.Tree.Records && q.Tree.Records <= maxRecords:
 		return []byte(wire.CheckpointText(q.Origin, q.Tree.Records, q.Tree.Root, q.Tree.Chains)), nil
 	case q.Epoch != nil:
 		key, err := public(PurposeUploads, q.Epoch.Number)
