@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -32,7 +33,11 @@ const usage = `svcvault keeps the keys of a service. svcd starts it by itself, o
 Whoever may connect to the socket may use the keys: give its folder to the user of svcd alone.
 `
 
+// memoryLimit is the memory beyond which garbage is collected at once, in bytes: below MemoryMax of the unit.
+const memoryLimit = 192 << 20
+
 func main() {
+	debug.SetMemoryLimit(memoryLimit)
 	var socket string
 	var own vaultwire.Setup
 	flags := flag.NewFlagSet("svcvault", flag.ExitOnError)

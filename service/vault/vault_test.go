@@ -450,6 +450,8 @@ func writesWhatItSigns(t *testing.T, w way) {
 		want error
 	}{
 		"nothing":                     {vaultwire.Sign{}, vaultwire.ErrNoText},
+		"two texts": {vaultwire.Sign{Epoch: &vaultwire.Epoch{Number: 1, NotAfter: later}, Tree: &vaultwire.Tree{}},
+			vaultwire.ErrNoText},
 		"a kind that there is not":    {stated("x", "abc"), vaultwire.ErrNoText},
 		"a nonce of two lines":        {stated(chain.StatedHead, "a\nb"), vaultwire.ErrNoText},
 		"a head for no request":       {stated(chain.StatedHead, ""), vaultwire.ErrNoText},
@@ -484,9 +486,11 @@ func followsTheLog(t *testing.T, w way) {
 		return err
 	}
 	is(t, "less than nothing", sign(vaultwire.Tree{Records: -1}, nil), vaultwire.ErrNoText)
+	is(t, "more than any log has", sign(vaultwire.Tree{Records: 1<<62 + 1}, nil), vaultwire.ErrNoText)
 	must(t, sign(ours.tree(0), nil))
 	must(t, sign(ours.tree(5), nil))
 	must(t, sign(ours.tree(5), nil))
+	is(t, "more than any log has", sign(vaultwire.Tree{Records: 1<<62 + 1}, ours.proof(5, 4)[:1]), vaultwire.ErrNoText)
 	chains := ours.tree(5)
 	chains.Chains[0]++
 	for what, err := range map[string]error{

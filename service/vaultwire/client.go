@@ -181,7 +181,7 @@ func (c *Client) greeted(ctx context.Context) (*line, error) {
 	}
 	l := &line{Conn: conn, r: bufio.NewReader(conn)}
 	defer l.bound(ctx)()
-	_, raw, err := readFrame(l.r)
+	_, raw, err := readFrame(l.r, nil)
 	var h hello
 	if err == nil {
 		err = json.Unmarshal(raw, &h)
@@ -279,7 +279,7 @@ func (l *line) exchange(ctx context.Context, name string, q any) (kind string, r
 	if err := writeFrame(l, name, q); err != nil {
 		return "", nil, fmt.Errorf("ask the vault: %w", err)
 	}
-	if kind, raw, err = readFrame(l.r); err != nil {
+	if kind, raw, err = readFrame(l.r, nil); err != nil {
 		return "", nil, fmt.Errorf("read the answer of the vault: %w", err)
 	}
 	return kind, raw, nil

@@ -39,8 +39,9 @@ func writeFrame(w io.Writer, name string, v any) error {
 	return err
 }
 
-// readFrame reads a frame. The caller clears raw. At the end between two frames it returns io.EOF.
-func readFrame(r io.Reader) (name string, raw []byte, err error) {
+// readFrame reads a frame. The caller clears raw. At the end between two frames it returns io.EOF. begins is told the
+// length of the frame before it takes memory; nil = nobody is.
+func readFrame(r io.Reader, begins func(length int) error) (name string, raw []byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return "", nil, err
@@ -49,6 +50,11 @@ func readFrame(r io.Reader) (name string, raw []byte, err error) {
 	if length == 0 || length > MaxFrameBytes {
 		return "", nil, fmt.Errorf("%w: it says that it has %d bytes, 1 to %d are allowed", errFrame, length,
 			MaxFrameBytes)
+	}
+	if begins != nil {
+		if err := begins(int(length)); err != nil {
+			return "", nil, err
+		}
 	}
 	frame := make([]byte, length)
 	if _, err := io.ReadFull(r, frame); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -12,7 +13,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // one is a vault that wraps by giving back what it got.
@@ -252,7 +256,7 @@ func TestServeHostile(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.(*net.UnixConn).CloseWrite()
-		if _, _, err := readFrame(conn); err != nil {
+		if _, _, err := readFrame(conn, nil); err != nil {
 			t.Errorf("%s: it was not greeted: %v", name, err)
 		}
 		if answer, err := io.ReadAll(conn); err != nil || len(answer) > 0 {
@@ -289,12 +293,61 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add(good.Bytes())
 	f.Add([]byte{0, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		name, body, err := readFrame(bytes.NewReader(raw))
+		name, body, err := readFrame(bytes.NewReader(raw), nil)
 		if err != nil {
 			return
 		}
 		if len(name)+len(body)+1 > MaxFrameBytes || len(name)+len(body)+5 > len(raw) {
 			t.Errorf("%d bytes of name, %d of body, out of %d", len(name), len(body), len(raw))
+		}
+	})
+}
+
+// Threat 77: however many questions begin, and never end, a vault takes no more memory for them than it has: or it would
+// be ended, and forget what it signed.
+func TestThreat77QuestionsHaveBoundedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := semaphore.NewWeighted(questionMemory)
+		table := map[string]operation{"x": func(context.Context, Vault, []byte) (any, error) { return Nothing{}, nil }}
+		connect := func() net.Conn {
+			client, server := net.Pipe()
+			go func() {
+				serve(t.Context(), server, nil, table, memory)
+				_ = server.Close()
+			}()
+			return client
+		}
+		var waiting []net.Conn
+		for range 3 {
+			c := connect()
+			if _, err := c.Write(binary.BigEndian.AppendUint32(nil, MaxFrameBytes)); err != nil {
+				t.Fatal(err)
+			}
+			waiting = append(waiting, c)
+		}
+		synctest.Wait()
+		if memory.TryAcquire(questionMemory - MaxFrameBytes*questionCost + 1) {
+			t.Error("a question that begins takes no memory")
+		}
+		for _, c := range waiting {
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("a question that never ends: %v", err)
+			}
+		}
+		if took := MaxFrameBytes * questionCost; took > questionMemory {
+			t.Errorf("a question may take %d bytes", took)
+		}
+		c := connect()
+		if err := writeFrame(c, "x", Nothing{}); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := readFrame(c, nil); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close()
+		synctest.Wait()
+		if !memory.TryAcquire(questionMemory) {
+			t.Error("memory is held for questions that ended")
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"runtime"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // maxConnections bounds the connections that are served at once; others wait.
@@ -24,6 +27,13 @@ const (
 	idleTime = 5 * time.Minute
 	// acceptPause is between two tries to take a connection, where the machine has no room for one.
 	acceptPause = 100 * time.Millisecond
+)
+
+// The questions of all connections together take at most questionMemory bytes: one that would take more waits. A question
+// takes at most questionCost bytes for each of its frame, for what is decoded is larger than its JSON.
+const (
+	questionMemory = 128 << 20
+	questionCost   = 96
 )
 
 // operation is one operation on the side of the vault.
@@ -65,7 +75,7 @@ type hello struct {
 // vault, and carries one question at a time. What is no question ends its connection.
 func Serve(ctx context.Context, l net.Listener, v Vault) error {
 	table, instance := operations(), hello{protocol, rand.Text()}
-	free := make(chan struct{}, maxConnections)
+	free, memory := make(chan struct{}, maxConnections), semaphore.NewWeighted(questionMemory)
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -96,35 +106,51 @@ func Serve(ctx context.Context, l net.Listener, v Vault) error {
 			defer stop()
 			defer c.Close()
 			if writeFrame(c, "", instance) == nil {
-				serve(ctx, c, v, table)
+				serve(ctx, c, v, table, memory)
 			}
 		})
 	}
 }
 
 // serve answers the questions of one connection.
-func serve(ctx context.Context, c net.Conn, v Vault, table map[string]operation) {
-	r := bufio.NewReader(c)
-	for {
-		_ = c.SetReadDeadline(time.Now().Add(idleTime))
-		name, raw, err := readFrame(r)
-		if err != nil {
-			return
-		}
-		answer, err := ask(ctx, v, table[name], raw)
-		clear(raw)
-		_ = c.SetWriteDeadline(time.Now().Add(patience))
-		if err == nil {
-			err = writeFrame(c, "", answer)
-			wipe(answer)
-		} else if !errors.Is(err, errFrame) {
-			kind, f := kindOf(err)
-			err = writeFrame(c, kind, f)
-		}
-		if err != nil {
+func serve(ctx context.Context, c net.Conn, v Vault, table map[string]operation, memory *semaphore.Weighted) {
+	for r := bufio.NewReader(c); ; {
+		if err := serveOne(ctx, c, r, v, table, memory); err != nil {
 			return
 		}
 	}
+}
+
+// serveOne waits for a question, and answers it.
+func serveOne(ctx context.Context, c net.Conn, r io.Reader, v Vault, table map[string]operation,
+	memory *semaphore.Weighted) error {
+	held := int64(0)
+	defer func() { memory.Release(held) }()
+	_ = c.SetReadDeadline(time.Now().Add(idleTime))
+	name, raw, err := readFrame(r, func(length int) error {
+		bounded, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		takes := int64(length) * questionCost
+		if err := memory.Acquire(bounded, takes); err != nil {
+			return err
+		}
+		held = takes
+		return c.SetReadDeadline(time.Now().Add(patience)) // the rest comes at once
+	})
+	if err != nil {
+		return err
+	}
+	answer, err := ask(ctx, v, table[name], raw)
+	clear(raw)
+	_ = c.SetWriteDeadline(time.Now().Add(patience))
+	if err == nil {
+		err = writeFrame(c, "", answer)
+		wipe(answer)
+	} else if !errors.Is(err, errFrame) {
+		kind, f := kindOf(err)
+		err = writeFrame(c, kind, f)
+	}
+	return err
 }
 
 // ask runs an operation. A mistake in it ends its connection alone.
