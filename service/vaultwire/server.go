@@ -29,8 +29,8 @@ const (
 	acceptPause = 100 * time.Millisecond
 )
 
-// The questions of all connections together take at most questionMemory bytes: one that would take more waits. A question
-// takes at most questionCost bytes for each of its frame, for what is decoded is larger than its JSON.
+// The questions of all connections together take at most questionMemory bytes: one that would take more waits. A
+// question takes at most questionCost bytes for each of its frame, for what is decoded is larger than its JSON.
 const (
 	questionMemory = 128 << 20
 	questionCost   = 96
