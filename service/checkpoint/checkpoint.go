@@ -85,7 +85,8 @@ type Key interface {
 	Public() ed25519.PublicKey
 	// Sign signs with this version of the key.
 	Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error)
-	// NewestTree is that of [vaultwire.Vault].
+	// Extend and NewestTree are those of [vaultwire.Vault].
+	Extend(ctx context.Context, e vaultwire.Extension) error
 	NewestTree(ctx context.Context) (vaultwire.Tree, error)
 }
 
@@ -216,20 +217,13 @@ func (l *Log) Cosign(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	signed, file := l.newest()
+	signed, _ := l.newest()
 	wait := l.cosignAt.Sub(l.now())
 	if l.witness == nil || signed.tree == nil || wait > 0 && wait <= cosignEvery { // else the clock went back
 		return nil
 	}
 	l.cosignAt = l.now().Add(cosignPause)
-	keys, err := l.readKeys(ctx)
-	if err != nil {
-		return err
-	}
-	if err = l.sign(ctx, file, keys); errors.Is(err, errOvertaken) {
-		return nil // the next update has the witness sign
-	}
-	return err
+	return l.update(ctx, true)
 }
 
 // Update brings the tree up to the newest record and signs it. The first call compares
@@ -241,9 +235,9 @@ func (l *Log) Update(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	err = l.update(ctx)
+	err = l.update(ctx, false)
 	for space.IsFull(err) && space.GiveUp(filepath.Dir(l.dir)) {
-		err = l.update(ctx)
+		err = l.update(ctx, false)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,76 +255,6 @@ func (l *Log) Settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	return l.places.Settle(ctx)
-}
-
-// overtakenTimes is how often others may be faster before a process gives up until its next look at the ledger.
-const overtakenTimes = 10
-
-// update is [Log.Update] without what it notes. Another process at the same vault may sign meanwhile: what it signed is
-// in the ledger by then, and is read.
-func (l *Log) update(ctx context.Context) (err error) {
-	had := int64(-1)
-	for range overtakenTimes {
-		if err = l.grow(ctx); !errors.Is(err, errOvertaken) {
-			return err
-		}
-		if l.walk.Place == had {
-			return fmt.Errorf("svcvault signed more than the %d rows of the ledger: %s", had, otherLedger)
-		}
-		had = l.walk.Place
-	}
-	return err
-}
-
-func (l *Log) grow(ctx context.Context) error {
-	if err := l.Settle(ctx); err != nil {
-		return fmt.Errorf("wait for the places of records: %w", err)
-	}
-	keys, err := l.readKeys(ctx)
-	if err != nil {
-		return err
-	}
-	if err := l.open(keys); err != nil {
-		return err
-	}
-	signed, file := l.newest()
-	for done := false; !done; {
-		limit := pageRows
-		if below := signed.N - l.walk.Place; !l.compared && below > 0 {
-			limit = int(min(below, pageRows)) // one page ends where the checkpoint does
-		}
-		p := page{base: tlog.StoredHashCount(l.walk.Place), file: file}
-		walk, n := l.walk.Fork(), 0
-		err := l.store.Read(ctx, func(tx *store.Tx) (err error) {
-			n, err = walk.Next(ctx, tx, limit, func(r chain.Row) error { return addTo(&p, r) })
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := p.settle(l.walk.Place, signed, l.compared); err != nil {
-			return err
-		}
-		for name, end := range l.walk.Join(walk) {
-			l.chains = l.chains.With(name, end.Place)
-		}
-		done = n < limit
-		if !l.compared && l.walk.Place == signed.N {
-			if err := compareChains(signed, l.chains); err != nil {
-				return err
-			}
-		}
-	}
-	if !l.compared {
-		if err := compareRoot(signed, l.walk.Place, hashReader(file)); err != nil {
-			return err
-		}
-		l.compared = true
-	}
-	if signed.tree != nil && l.walk.Place == signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
-		return nil
-	}
-	return l.sign(ctx, file, keys)
 }
 
 // open opens the tree on disk, or begins an empty one.
@@ -371,86 +295,6 @@ func (l *Log) load(keys []Key) (Checkpoint, error) {
 			filepath.Join(Dir, noteFile), err)
 	}
 	return c, nil
-}
-
-// sign publishes the tree of all records so far. The hashes are durable before the
-// checkpoint is written, and the checkpoint is durable before it is served.
-func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
-	chains := l.chains
-	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Place}, Chains: chains.Root(), tree: &chains,
-		key: newest(keys)}
-	var err error
-	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
-		return fmt.Errorf("compute root: %w", err)
-	}
-	if c.Note, err = c.noteOf(ctx, hashReader(file)); err != nil {
-		return err
-	}
-	if err := file.Sync(); err != nil {
-		return fmt.Errorf("sync tree: %w", err)
-	}
-	if l.witness != nil {
-		prove := func(old int64) (tlog.TreeProof, error) { return tlog.ProveTree(c.N, old, hashReader(file)) }
-		if c.Note, err = l.witness.Sign(ctx, c.Note, c.N, prove); err != nil {
-			return err
-		}
-		l.cosignAt = l.now().Add(cosignEvery)
-	}
-	// Another process over this directory may be ahead.
-	if other, err := l.load(keys); err != nil || other.Origin != l.origin || other.N <= c.N {
-		if err := ownfile.Replace(filepath.Join(l.dir, noteFile), c.Note); err != nil {
-			return fmt.Errorf("write checkpoint: %w", err)
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.signed = c
-	return nil
-}
-
-// errOvertaken means that another process at the same vault had a longer tree signed.
-var errOvertaken = errors.New("another process signed more records")
-
-// otherLedger says what to do where the vault signed another ledger than this one.
-const otherLedger = "if an earlier state of the ledger was brought back on purpose, restart svcvault; else " +
-	"find out who had it sign"
-
-// noteOf has the vault sign a checkpoint, which it does for a tree that extends the newest one that it signed.
-func (c Checkpoint) noteOf(ctx context.Context, hashes tlog.HashReader) ([]byte, error) {
-	tree := vaultwire.Tree{Records: c.N, Root: chain.Hash(c.Hash), Chains: c.Chains}
-	for was := (vaultwire.Tree{Records: -1}); ; {
-		newest, err := c.key.NewestTree(ctx)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("ask what the vault signed: %w", err)
-		case newest.Records > c.N:
-			return nil, errOvertaken
-		case newest == was: // and it was refused
-			return nil, fmt.Errorf("svcvault signed other rows from 1 to %d: %s", newest.Records, otherLedger)
-		}
-		was = newest
-		q := vaultwire.Sign{Origin: c.Origin, Tree: &tree}
-		if 0 < was.Records && was.Records < c.N {
-			proof, err := tlog.ProveTree(c.N, was.Records, hashes)
-			if err != nil {
-				return nil, fmt.Errorf("prove that the tree extends the signed one: %w", err)
-			}
-			for _, h := range proof {
-				q.Proof = append(q.Proof, chain.Hash(h))
-			}
-		}
-		s, err := newSigner(ctx, c.key, q)
-		if err != nil {
-			return nil, err
-		}
-		signed, err := note.Sign(&note.Note{Text: c.text()}, s)
-		switch {
-		case err == nil:
-			return signed, nil
-		case !errors.Is(err, vaultwire.ErrNotFollowing):
-			return nil, fmt.Errorf("sign checkpoint: %w", err)
-		}
-	}
 }
 
 // text is the body of a checkpoint: origin, size, root, root of the tree of chains.

@@ -77,6 +77,7 @@ func (k keyOf) Public() ed25519.PublicKey {
 
 func (keyOf) Version() int64 { return 1 }
 
+func (k keyOf) Extend(context.Context, vaultwire.Extension) error        { return nil }
 func (k keyOf) NewestTree(context.Context) (t vaultwire.Tree, err error) { return t, nil }
 
 func (k keyOf) Sign(_ context.Context, q vaultwire.Sign) ([]byte, error) {

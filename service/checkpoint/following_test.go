@@ -2,6 +2,7 @@ package checkpoint_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,85 +13,147 @@ import (
 // following is a key in a vault that follows the log.
 type following struct {
 	keyOf
-	tree         vaultwire.Tree
-	asked, signs func() // called once, before the answer; nil = nothing
-	always       func() // called before each answer
+	log    vaultwire.Log
+	before func(question string) // called before each answer; nil = nothing
+}
+
+func (f *following) comes(question string) {
+	if before := f.before; before != nil {
+		f.before = nil
+		before(question)
+		if f.before == nil {
+			f.before = before
+		}
+	}
 }
 
 func (f *following) NewestTree(context.Context) (vaultwire.Tree, error) {
-	once(&f.asked)
-	if f.always != nil {
-		f.always()
-	}
-	return f.tree, nil
+	f.comes("newest")
+	return f.log.Tree, nil
+}
+
+func (f *following) Extend(_ context.Context, e vaultwire.Extension) (err error) {
+	f.comes("extend")
+	f.log, err = f.log.Extended(e)
+	return err
 }
 
 func (f *following) Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error) {
-	once(&f.signs)
-	if err := q.Tree.Follows(f.tree, q.Proof); err != nil {
-		return nil, err
+	f.comes("sign")
+	if *q.Tree != f.log.Tree {
+		return nil, vaultwire.ErrNotFollowing
 	}
-	f.tree = *q.Tree
 	return f.keyOf.Sign(ctx, q)
 }
 
-func once(f *func()) {
-	if now := *f; now != nil {
-		*f = nil
-		now()
+// once calls do at the n-th question of a kind, from 1 on.
+func (f *following) once(question string, n int, do func()) {
+	f.before = func(asked string) {
+		if asked != question {
+			return
+		}
+		if n--; n == 0 {
+			do()
+		}
 	}
 }
 
-// Two processes at one vault sign as they come: who was overtaken, at whatever step, reads on and signs all.
+// Two processes at one vault sign as they come: who was overtaken, at whatever question, reads on and signs all. The
+// same holds where the vault begins anew meanwhile.
 func TestTwoLogsAtOneVault(t *testing.T) {
+	for _, question := range []string{"newest", "extend", "sign"} {
+		for name, meanwhile := range map[string]func(*testing.T, *following, func(int) *checkpoint.Log){
+			"another process": func(t *testing.T, _ *following, commits func(int) *checkpoint.Log) {
+				if err := commits(1).Update(t.Context()); err != nil {
+					t.Error(err)
+				}
+			},
+			"another process of many records": func(t *testing.T, _ *following, commits func(int) *checkpoint.Log) {
+				if err := commits(2*vaultwire.MostRecords + 1).Update(t.Context()); err != nil {
+					t.Error(err)
+				}
+			},
+			"another vault": func(_ *testing.T, key *following, _ func(int) *checkpoint.Log) { key.log = vaultwire.Log{} },
+			"another vault and process": func(t *testing.T, key *following, commits func(int) *checkpoint.Log) {
+				key.log = vaultwire.Log{}
+				if err := commits(1).Update(t.Context()); err != nil {
+					t.Error(err)
+				}
+			},
+		} {
+			for _, n := range []int{1, 2*vaultwire.MostRecords + 7} {
+				t.Run(fmt.Sprint(question, ", ", name, ", ", n), func(t *testing.T) {
+					s, dir := ledgerOf(t, 5)
+					key, rows := &following{keyOf: theKey()}, int64(5)
+					one, two := openAt(t, s, dir, new(settled), key), openAt(t, s, t.TempDir(), new(settled), key)
+					commits := func(n int) *checkpoint.Log {
+						appendRows(t, s, n)
+						rows += int64(n)
+						return one
+					}
+					for _, l := range []*checkpoint.Log{one, two, commits(3), two} {
+						if err := l.Update(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					commits(n)
+					came := false
+					key.once(question, 1, func() { came = true; meanwhile(t, key, commits) })
+					if err := two.Update(t.Context()); err != nil || !came || key.log.Tree.Records != rows {
+						t.Errorf("%d of %d records are signed: %v", key.log.Tree.Records, rows, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Who is always overtaken gives up until the next look.
+func TestAlwaysOvertaken(t *testing.T) {
 	s, dir := ledgerOf(t, 5)
 	key := &following{keyOf: theKey()}
 	one, two := openAt(t, s, dir, new(settled), key), openAt(t, s, t.TempDir(), new(settled), key)
-	update := func(l *checkpoint.Log, want int64) {
-		t.Helper()
-		if err := l.Update(t.Context()); err != nil || key.tree.Records != want {
-			t.Fatalf("%d records are signed, want %d: %v", key.tree.Records, want, err)
+	key.before = func(question string) {
+		if question == "sign" {
+			appendRows(t, s, 1)
+			if err := one.Update(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	update(one, 5)
-	update(two, 5)
-	five := key.tree
-	appendRows(t, s, 3)
-	update(one, 8)
-	update(two, 8)
-	eight := key.tree
-	overtake := func() {
-		appendRows(t, s, 1)
-		if err := one.Update(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	appendRows(t, s, 1)
-	key.signs = overtake
-	update(two, 10)
-	appendRows(t, s, 1)
-	key.asked = overtake
-	update(two, 12)
-	appendRows(t, s, 1)
-	key.tree, key.signs = five, func() { key.tree = eight } // another one signs fewer than this one has
-	update(two, 13)
-	key.always = func() {
-		f := key.always
-		key.always = nil
-		overtake()
-		key.always = f
-	}
-	appendRows(t, s, 1)
 	if err := two.Update(t.Context()); err == nil || !two.Behind() {
 		t.Errorf("it is overtaken for ever: %v", err)
 	}
-	key.always = nil
-	update(two, key.tree.Records)
+	key.before = nil
+	if err := two.Update(t.Context()); err != nil || two.Behind() {
+		t.Error(err)
+	}
 }
 
-// A ledger that lacks what the vault signed, or has something else there, is not signed any more.
+// A vault that began anew may follow a process that is behind: the others find the place.
+func TestVaultThatFollowsAProcessBehind(t *testing.T) {
+	s, dir := ledgerOf(t, 5)
+	key := &following{keyOf: theKey()}
+	behind := openAt(t, s, dir, new(settled), key)
+	if err := behind.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := key.log
+	appendRows(t, s, 3)
+	ahead := openAt(t, s, t.TempDir(), new(settled), key)
+	if err := ahead.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	key.log = old
+	appendRows(t, s, 1)
+	if err := ahead.Update(t.Context()); err != nil || key.log.Tree.Records != 9 {
+		t.Errorf("%d records are signed: %v", key.log.Tree.Records, err)
+	}
+}
+
+// A ledger that lacks what the vault signed, or has something else there, is not signed until the vault begins anew.
 func TestThreat77AnotherLedgerIsNotSigned(t *testing.T) {
-	for what, n := range map[string]int{"an earlier state": 3, "other records": 7} {
+	for what, n := range map[string]int{"an earlier state": 3, "other records": 7, "as many other records": 5} {
 		s, dir := ledgerOf(t, 5)
 		key := &following{keyOf: theKey()}
 		if err := openAt(t, s, dir, new(settled), key).Update(t.Context()); err != nil {
@@ -99,12 +162,12 @@ func TestThreat77AnotherLedgerIsNotSigned(t *testing.T) {
 		other, dir := ledgerOf(t, n)
 		l := openAt(t, other, dir, new(settled), key)
 		err := l.Update(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "restart svcvault") || !l.Behind() || key.tree.Records != 5 {
-			t.Errorf("%s: %v, and %d records are signed", what, err, key.tree.Records)
+		if err == nil || !strings.Contains(err.Error(), "restart svcvault") || !l.Behind() || key.log.Tree.Records != 5 {
+			t.Errorf("%s: %v, and %d records are signed", what, err, key.log.Tree.Records)
 		}
-		key.tree = vaultwire.Tree{} // svcvault was restarted
-		if err := l.Update(t.Context()); err != nil || l.Behind() || key.tree.Records != int64(n) {
-			t.Errorf("%s, on purpose: %v, and %d records are signed", what, err, key.tree.Records)
+		key.log = vaultwire.Log{}
+		if err := l.Update(t.Context()); err != nil || l.Behind() || key.log.Tree.Records != int64(n) {
+			t.Errorf("%s, on purpose: %v, and %d records are signed", what, err, key.log.Tree.Records)
 		}
 	}
 }

@@ -242,6 +242,11 @@ type logKey struct {
 func (l logKey) Version() int64            { return l.key.Version }
 func (l logKey) Public() ed25519.PublicKey { return l.key.Public }
 
+func (l logKey) Extend(ctx context.Context, e vaultwire.Extension) error {
+	_, err := l.vault.Extend(ctx, e)
+	return err
+}
+
 func (l logKey) NewestTree(ctx context.Context) (vaultwire.Tree, error) {
 	return l.vault.NewestTree(ctx, vaultwire.Nothing{})
 }

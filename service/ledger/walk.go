@@ -51,6 +51,9 @@ func (w *Walk) Join(fork *Walk) map[string]End {
 	return fork.moved
 }
 
+// Moved returns the chains that moved since the fork. The map belongs to the walk.
+func (w *Walk) Moved() map[string]End { return w.moved }
+
 // end returns where a chain ends.
 func (w *Walk) end(name string) End {
 	if e, ok := w.moved[name]; ok {

@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"fmt"
 
-	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
@@ -48,7 +47,10 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 		return v.public(k)
 	}, v.now())
 	if err == nil && q.Tree != nil {
-		err = v.follow(*q.Tree, q.Proof)
+		if newest := v.newestTree(); *q.Tree != newest {
+			return a, fmt.Errorf("a tree of %d records beside that of %d: %w", q.Tree.Records, newest.Records,
+				vaultwire.ErrNotFollowing)
+		}
 	}
 	if err == nil {
 		a.Signature = ed25519.Sign(v.signer(k), text)
@@ -56,22 +58,26 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 	return a, err
 }
 
-// follow takes a tree for the newest one of the log.
-func (v *Vault) follow(t vaultwire.Tree, proof []chain.Hash) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	err := t.Follows(v.tree, proof)
+// Extend implements [vaultwire.Vault].
+func (v *Vault) Extend(_ context.Context, q vaultwire.Extension) (vaultwire.Nothing, error) {
+	v.following.Lock()
+	defer v.following.Unlock()
+	log, err := v.log.Extended(q)
 	if err == nil {
-		v.tree = t
+		v.log = log
 	}
-	return err
+	return vaultwire.Nothing{}, err
+}
+
+func (v *Vault) newestTree() vaultwire.Tree {
+	v.following.Lock()
+	defer v.following.Unlock()
+	return v.log.Tree
 }
 
 // NewestTree implements [vaultwire.Vault].
 func (v *Vault) NewestTree(context.Context, vaultwire.Nothing) (vaultwire.Tree, error) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.tree, nil
+	return v.newestTree(), nil
 }
 
 func (v *Vault) pageAEAD() (cipher.AEAD, error) {

@@ -47,7 +47,9 @@ type Vault struct {
 	inUse   map[string]int64              // versions of the keys that stay the same as long as the vault runs
 	secrets map[int64]*format.VaultSecret // by epoch, as they are needed
 	signers map[int64]ed25519.PrivateKey  // of the log, likewise
-	tree    vaultwire.Tree                // of the log, the newest that was signed
+
+	following sync.Mutex // guards log
+	log       vaultwire.Log
 }
 
 // New reads the master key. next is that of another one, which may be brought in; zero = none. measurement is what the

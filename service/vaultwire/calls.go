@@ -22,6 +22,11 @@ func (c *Client) Sign(ctx context.Context, q Sign) (Signed, error) {
 	return call[Signed](ctx, c, "sign", q)
 }
 
+// Extend implements [Vault].
+func (c *Client) Extend(ctx context.Context, q Extension) (Nothing, error) {
+	return call[Nothing](ctx, c, "extend", q)
+}
+
 // NewestTree implements [Vault].
 func (c *Client) NewestTree(ctx context.Context, q Nothing) (Tree, error) {
 	return call[Tree](ctx, c, "newest-tree", q)

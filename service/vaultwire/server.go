@@ -53,7 +53,7 @@ func of[Q, A any](f func(Vault, context.Context, Q) (A, error)) operation {
 // operations has each operation by its name in a frame.
 func operations() map[string]operation {
 	return map[string]operation{"keep": of(Vault.Keep), "make": of(Vault.Make), "forget": of(Vault.Forget),
-		"sign": of(Vault.Sign), "newest-tree": of(Vault.NewestTree),
+		"sign": of(Vault.Sign), "extend": of(Vault.Extend), "newest-tree": of(Vault.NewestTree),
 		"seal-page": of(Vault.SealPage), "open-page": of(Vault.OpenPage),
 		"issue-token": of(Vault.IssueToken), "open-token": of(Vault.OpenToken), "wrap": of(Vault.Wrap),
 		"open-file": of(Vault.OpenFile), "open-list": of(Vault.OpenList), "check": of(Vault.Check),

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -19,35 +18,9 @@ type Sign struct {
 	Origin  string // of the log
 
 	Statement *chain.Stated // about a chain; its Origin is this one
-	Tree      *Tree
-	Proof     []chain.Hash // that Tree extends the one of [Vault.NewestTree], see [tlog.ProveTree]
+	Tree      *Tree         // that of [Vault.NewestTree]
 	Epoch     *Epoch
 	Next      int64 // the key of the log of this version follows the one of the version before
-}
-
-// Tree is what a checkpoint says.
-type Tree struct {
-	Records      int64
-	Root, Chains chain.Hash
-}
-
-// maxRecords bounds the records of a tree: tlog counts in powers of two, and does not end beyond it.
-const maxRecords = 1 << 48
-
-// Follows checks that a tree extends an earlier one; one of no records is extended by each. Errors: [ErrNotFollowing].
-func (t Tree) Follows(was Tree, proof []chain.Hash) error {
-	if was.Records == 0 || t == was {
-		return nil
-	}
-	hashes := make(tlog.TreeProof, len(proof))
-	for i, h := range proof {
-		hashes[i] = tlog.Hash(h)
-	}
-	if t.Records <= was.Records ||
-		tlog.CheckTree(hashes, t.Records, tlog.Hash(t.Root), was.Records, tlog.Hash(was.Root)) != nil {
-		return fmt.Errorf("a tree of %d records after one of %d: %w", t.Records, was.Records, ErrNotFollowing)
-	}
-	return nil
 }
 
 // Epoch is a key for uploads of the vault, until a time in seconds since the epoch of Unix.
@@ -70,7 +43,7 @@ func (q Sign) Text(public func(purpose string, version int64) ([]byte, error), n
 		return nil, fmt.Errorf("several texts at once: %w", ErrNoText)
 	case q.Statement != nil:
 		return q.statement()
-	case q.Tree != nil && 0 <= q.Tree.Records && q.Tree.Records <= maxRecords:
+	case q.Tree != nil:
 		return []byte(wire.CheckpointText(q.Origin, q.Tree.Records, q.Tree.Root, q.Tree.Chains)), nil
 	case q.Epoch != nil:
 		key, err := public(PurposeUploads, q.Epoch.Number)

@@ -111,8 +111,8 @@ var (
 	ErrNoLegacy = errors.New("the vault gives no keys of files from before this service")
 	// ErrNoText means that the vault signs no such text.
 	ErrNoText = errors.New("the vault signs no such text")
-	// ErrNotFollowing means that a tree of the log does not extend the newest one that the vault signed.
-	ErrNotFollowing = errors.New("the tree does not extend the newest one that the vault signed")
+	// ErrNotFollowing means that a tree of the log does not follow from the newest one of the vault, or is not that.
+	ErrNotFollowing = errors.New("the tree does not follow from the newest one of the vault")
 	// ErrSealed means that a sealed key does not open.
 	ErrSealed = errors.New("the sealed key does not open")
 )
@@ -129,10 +129,13 @@ type Vault interface {
 	Forget(context.Context, Forget) (Nothing, error)
 
 	// Sign signs with a key of the log: Ed25519. The vault writes the text itself, so that a service that somebody took
-	// over has no other signed, and signs a tree that extends all it signed since it began, under whichever key and
-	// origin. Errors: [ErrUnknownKey], [ErrNoText], [ErrNotFollowing].
+	// over has no other signed, and no tree of the log but its newest one, under whichever key and origin. Errors:
+	// [ErrUnknownKey], [ErrNoText], [ErrNotFollowing].
 	Sign(context.Context, Sign) (Signed, error)
-	// NewestTree is the newest tree of the log that the vault signed since it began, the zero value if there is none.
+	// Extend gives the vault the next records of the log: its tree follows from them, and no other tree of the log is
+	// signed from then on. The first tree since the vault began is believed. Errors: [ErrNotFollowing].
+	Extend(context.Context, Extension) (Nothing, error)
+	// NewestTree is that of the log as the vault follows it, the zero value if it does not yet.
 	NewestTree(context.Context, Nothing) (Tree, error)
 	// SealPage and OpenPage keep the state of a sign-in at an identity provider in a cookie: AES-256-GCM.
 	SealPage(context.Context, Text) (Text, error)

@@ -144,3 +144,33 @@ func BenchmarkSum(b *testing.B) {
 		r.Sum()
 	}
 }
+
+// FuzzTreePart: whatever bytes are read as a part of a tree, what is moved in it does not panic, and a part that is
+// read has the root of the tree it is of.
+func FuzzTreePart(f *testing.F) {
+	tree, keys := chain.Tree{}, []chain.Hash{}
+	for i := range 9 {
+		name := fmt.Sprint("group:", i)
+		tree = tree.With(name, chain.Place{Number: int64(i)})
+		keys = append(keys, chain.Key(name))
+		f.Add(tree.Part(keys[i/2:]))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		part, err := chain.ParseTreePart(raw)
+		if err != nil {
+			return
+		}
+		before, ok := part.Root()
+		if !ok {
+			t.Error("it is beyond itself")
+		}
+		for _, key := range keys {
+			at := part.End(key)
+			at.Number++
+			part.Move(key, at)
+		}
+		if after, ok := part.Root(); ok && after == before {
+			t.Error("it has the same root after a change")
+		}
+	})
+}

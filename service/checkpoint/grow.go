@@ -1,0 +1,221 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/sdk/ownfile"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// overtakenTimes is how often others may be faster before a process gives up until its next look at the ledger.
+const overtakenTimes = 10
+
+// update is [Log.Update] without what it notes; again has it sign what is signed already. Another process at the same
+// vault, or another vault, may come between two questions: what it was given is in the ledger by then.
+func (l *Log) update(ctx context.Context, again bool) (err error) {
+	for range overtakenTimes {
+		if err = l.grow(ctx, again); !errors.Is(err, vaultwire.ErrNotFollowing) {
+			return err
+		}
+	}
+	return fmt.Errorf("other processes at the same vault are always faster: %w", err)
+}
+
+// grow reads the records that the tree lacks, gives them to the vault, in pieces, and has it sign the tree of all.
+func (l *Log) grow(ctx context.Context, again bool) error {
+	if err := l.Settle(ctx); err != nil {
+		return fmt.Errorf("wait for the places of records: %w", err)
+	}
+	keys, size, err := l.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.open(keys); err != nil {
+		return err
+	}
+	signed, file := l.newest()
+	if !again && signed.tree != nil && size <= signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
+		return nil
+	}
+	was, err := newest(keys).NewestTree(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the vault for its tree of the log: %w", err)
+	}
+	if 0 < was.Records && was.Records < l.walk.Place { // it began anew, with a process that is behind this one
+		l.walk, l.chains, l.compared = ledger.Walk{}, chain.Tree{}, false
+	}
+	isKnown := false // was is the tree of these records
+	for done := false; !done; {
+		follows := was.Records > 0 && l.walk.Place == was.Records
+		if follows && !isKnown {
+			now, err := l.treeAt(file, l.walk.Place, l.chains)
+			if err != nil {
+				return err
+			}
+			if now != was {
+				return otherLedger(was.Records, l.walk.Place)
+			}
+			isKnown = true
+		}
+		limit := int64(pageRows)
+		if follows {
+			limit = vaultwire.MostRecords
+		}
+		if below := was.Records - l.walk.Place; below > 0 {
+			limit = min(limit, below)
+		}
+		if below := signed.N - l.walk.Place; !l.compared && below > 0 { // one page ends where the checkpoint does
+			limit = min(limit, below)
+		}
+		next, err := l.readOn(ctx, file, signed, limit)
+		if err != nil {
+			return err
+		}
+		if follows && next.walk.Place > was.Records {
+			if was, err = l.treeAt(file, next.walk.Place, next.chains); err != nil {
+				return err
+			}
+			e := vaultwire.Extension{Tree: was, Records: next.records, Chains: l.chains.Part(next.moved)}
+			if err := newest(keys).Extend(ctx, e); err != nil {
+				return fmt.Errorf("give the vault the newest records: %w", err)
+			}
+		}
+		done = next.walk.Place-l.walk.Place < limit
+		l.walk.Join(next.walk)
+		l.chains = next.chains
+		if !l.compared && l.walk.Place == signed.N {
+			if err := compareChains(signed, l.chains); err != nil {
+				return err
+			}
+		}
+	}
+	if l.walk.Place < was.Records {
+		return otherLedger(was.Records, l.walk.Place)
+	}
+	if !l.compared {
+		if err := compareRoot(signed, l.walk.Place, hashReader(file)); err != nil {
+			return err
+		}
+		l.compared = true
+	}
+	if was.Records == 0 {
+		if was, err = l.beginAt(ctx, file, newest(keys)); err != nil {
+			return err
+		}
+	}
+	return l.sign(ctx, file, was, keys)
+}
+
+// further is what some records more make of the tree.
+type further struct {
+	walk    *ledger.Walk
+	chains  chain.Tree
+	moved   []chain.Hash // keys of the chains that they are of
+	records []byte       // for the vault
+}
+
+// readOn reads up to limit records behind those of the tree, and writes their hashes.
+func (l *Log) readOn(ctx context.Context, file *os.File, signed Checkpoint, limit int64) (f further, err error) {
+	p := page{base: tlog.StoredHashCount(l.walk.Place), file: file}
+	f.walk, f.chains = l.walk.Fork(), l.chains
+	err = l.store.Read(ctx, func(tx *store.Tx) error {
+		_, err := f.walk.Next(ctx, tx, int(limit), func(r chain.Row) error {
+			f.records = vaultwire.AppendRecord(f.records, chain.Key(r.Chain), chain.Place{Number: r.Number, Hash: r.Hash})
+			return addTo(&p, r)
+		})
+		return err
+	})
+	if err != nil {
+		return f, err
+	}
+	for name, end := range f.walk.Moved() {
+		f.chains, f.moved = f.chains.With(name, end.Place), append(f.moved, chain.Key(name))
+	}
+	return f, p.settle(l.walk.Place, signed, l.compared)
+}
+
+// look returns the keys of the log, and how many records have a place.
+func (l *Log) look(ctx context.Context) (keys []Key, size int64, err error) {
+	err = l.store.Read(ctx, func(tx *store.Tx) error {
+		if keys, err = l.keys(ctx, tx); err == nil {
+			size, err = ledger.Size(ctx, tx)
+		}
+		return err
+	})
+	return keys, size, err
+}
+
+// otherLedger is the error where the vault was given another ledger than this one.
+func otherLedger(signed, rows int64) error {
+	return fmt.Errorf("svcvault has signed %d rows that are not the %d of this ledger: if an earlier state of the "+
+		"ledger was brought back on purpose, restart svcvault; else find out who had it sign", signed, rows)
+}
+
+// treeAt returns the tree of the first n records, whose chains end as chains say.
+func (l *Log) treeAt(file *os.File, n int64, chains chain.Tree) (t vaultwire.Tree, err error) {
+	root, err := tlog.TreeHash(n, hashReader(file))
+	if err != nil {
+		return t, fmt.Errorf("compute root: %w", err)
+	}
+	return vaultwire.Tree{Records: n, Root: chain.Hash(root), Chains: chains.Root()}, nil
+}
+
+// beginAt has a vault that was started follow the log from the newest record on.
+func (l *Log) beginAt(ctx context.Context, file *os.File, key Key) (t vaultwire.Tree, err error) {
+	if t, err = l.treeAt(file, l.walk.Place, l.chains); err != nil {
+		return t, err
+	}
+	edge, err := vaultwire.EdgeOf(t.Records, hashReader(file))
+	if err != nil {
+		return t, err
+	}
+	if err := key.Extend(ctx, vaultwire.Extension{Tree: t, Edge: edge}); err != nil {
+		return t, fmt.Errorf("give the vault the tree of the log: %w", err)
+	}
+	return t, nil
+}
+
+// sign publishes a tree, that of all records so far. The hashes are durable before the checkpoint is written, and the
+// checkpoint is durable before it is served.
+func (l *Log) sign(ctx context.Context, file *os.File, t vaultwire.Tree, keys []Key) error {
+	chains := l.chains
+	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: t.Records, Hash: tlog.Hash(t.Root)}, Chains: t.Chains,
+		tree: &chains, key: newest(keys)}
+	s, err := newSigner(ctx, c.key, vaultwire.Sign{Origin: l.origin, Tree: &t})
+	if err != nil {
+		return err
+	}
+	if c.Note, err = note.Sign(&note.Note{Text: c.text()}, s); err != nil {
+		return fmt.Errorf("sign checkpoint: %w", err)
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("sync tree: %w", err)
+	}
+	if l.witness != nil {
+		prove := func(old int64) (tlog.TreeProof, error) { return tlog.ProveTree(c.N, old, hashReader(file)) }
+		if c.Note, err = l.witness.Sign(ctx, c.Note, c.N, prove); err != nil {
+			return err
+		}
+		l.cosignAt = l.now().Add(cosignEvery)
+	}
+	// Another process over this directory may be ahead.
+	if other, err := l.load(keys); err != nil || other.Origin != l.origin || other.N <= c.N {
+		if err := ownfile.Replace(filepath.Join(l.dir, noteFile), c.Note); err != nil {
+			return fmt.Errorf("write checkpoint: %w", err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.signed = c
+	return nil
+}

@@ -1,0 +1,148 @@
+package vaultwire
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/mod/sumdb/tlog"
+	"pgregory.net/rapid"
+
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+// ledger is a log as its owner has it.
+type ledger struct {
+	hashes []tlog.Hash
+	n      int64
+	chains chain.Tree
+	ends   map[string]chain.Place
+}
+
+func (l *ledger) ReadHashes(indexes []int64) (list []tlog.Hash, err error) {
+	for _, i := range indexes {
+		list = append(list, l.hashes[i])
+	}
+	return list, nil
+}
+
+// add adds records to chains, and returns how they extend the tree.
+func (l *ledger) add(names ...string) (e Extension, err error) {
+	before, keys := l.chains, []chain.Hash{}
+	for _, name := range names {
+		at := chain.Place{Number: l.ends[name].Number + 1, Hash: chain.Key(fmt.Sprint(name, l.n))}
+		more, err := tlog.StoredHashesForRecordHash(l.n, tlog.RecordHash(at.Hash[:]), l)
+		if err != nil {
+			return e, err
+		}
+		l.hashes, l.n = append(l.hashes, more...), l.n+1
+		l.ends[name], l.chains, keys = at, l.chains.With(name, at), append(keys, chain.Key(name))
+		e.Records = AppendRecord(e.Records, chain.Key(name), at)
+	}
+	root, err := tlog.TreeHash(l.n, l)
+	if err != nil {
+		return e, err
+	}
+	e.Tree, e.Chains = Tree{Records: l.n, Root: chain.Hash(root), Chains: l.chains.Root()}, before.Part(keys)
+	e.Edge, err = EdgeOf(l.n, l)
+	return e, err
+}
+
+// Whatever records come, of whichever chains, a vault that began at any place has the tree of all of them.
+func TestLogFollows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &ledger{ends: map[string]chain.Place{}}
+		name := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("group:", rapid.IntRange(0, 12).Draw(t, "chain")) })
+		var logs []Log
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			e, err := l.add(rapid.SliceOfN(name, 1, 9).Draw(t, "records")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs = append(logs, Log{})
+			for i := range logs {
+				next, err := logs[i].Extended(e)
+				if err != nil || next.Tree != e.Tree {
+					t.Fatalf("%+v, %v", next, err)
+				}
+				logs[i] = next
+			}
+		}
+	})
+}
+
+// Threat 77: records that are missing, changed, in another chain or order, or of another tree extend no log, and nothing
+// that is no part of a tree is taken for one.
+func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
+	l := &ledger{ends: map[string]chain.Place{}}
+	first, err := l.add("group:a", "group:b", "group:c", "group:d", "group:a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := (Log{}).Extended(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := l.chains
+	e, err := l.add("group:a", "group:e", "group:a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, a := before.Part([]chain.Hash{chain.Key("group:a"), chain.Key("group:e")}), chain.Key("group:a")
+	bytes := func(change func(raw []byte) []byte) []byte { return change(slices.Clone(e.Records)) }
+	for what, bad := range map[string]Extension{
+		"no records":             {Tree: e.Tree, Chains: e.Chains},
+		"no part":                {Tree: e.Tree, Records: e.Records},
+		"a part of one chain":    {Tree: e.Tree, Records: e.Records, Chains: before.Part([]chain.Hash{a})},
+		"the part after":         {Tree: e.Tree, Records: e.Records, Chains: l.chains.Part([]chain.Hash{a, chain.Key("group:e")})},
+		"a part and more":        {Tree: e.Tree, Records: e.Records, Chains: append(slices.Clone(whole), 0)},
+		"a part that breaks off": {Tree: e.Tree, Records: e.Records, Chains: whole[:len(whole)-1]},
+		"half a record":          {Tree: e.Tree, Records: e.Records[:len(e.Records)-1], Chains: e.Chains},
+		"one record less":        {Tree: e.Tree, Records: e.Records[recordBytes:], Chains: e.Chains},
+		"another hash": {Tree: e.Tree, Chains: e.Chains, Records: bytes(func(raw []byte) []byte {
+			raw[len(raw)-1]++
+			return raw
+		})},
+		"another order": {Tree: e.Tree, Chains: e.Chains, Records: bytes(func(raw []byte) []byte {
+			return append(raw[recordBytes:], raw[:recordBytes]...)
+		})},
+		"a number again": {Tree: e.Tree, Chains: e.Chains, Records: bytes(func(raw []byte) []byte {
+			raw[39]--
+			return raw
+		})},
+		"other chains":  {Tree: Tree{e.Tree.Records, e.Tree.Root, first.Tree.Chains}, Records: e.Records, Chains: e.Chains},
+		"another root":  {Tree: Tree{e.Tree.Records, first.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains},
+		"another size":  {Tree: Tree{e.Tree.Records + 1, e.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains},
+		"a shorter one": {Tree: Tree{1, e.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains, Edge: e.Edge},
+		"its edge":      {Tree: e.Tree, Edge: e.Edge},
+		"the same size": {Tree: Tree{first.Tree.Records, first.Tree.Root, e.Tree.Chains}, Edge: first.Edge},
+		"more than any": {Tree: Tree{1<<62 + 1, e.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains},
+	} {
+		if next, err := log.Extended(bad); !errors.Is(err, ErrNotFollowing) || next.Tree != log.Tree {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, bad := range map[string]Extension{
+		"less than nothing": {Tree: Tree{Records: -1}},
+		"no edge":           {Tree: first.Tree},
+		"another edge":      {Tree: first.Tree, Edge: e.Edge},
+		"a longer edge":     {Tree: first.Tree, Edge: append(slices.Clone(first.Edge), first.Edge...)},
+		"more than any":     {Tree: Tree{Records: 1 << 62}, Edge: make([]byte, 32)},
+	} {
+		if _, err := (Log{}).Extended(bad); !errors.Is(err, ErrNotFollowing) {
+			t.Errorf("at first, %s: %v", what, err)
+		}
+	}
+	if next, err := log.Extended(e); err != nil || next.Tree != e.Tree {
+		t.Errorf("%+v, %v", next, err)
+	}
+}
+
+// However many chains there are, the records of one step fit into a frame.
+func TestExtensionFitsIntoAFrame(t *testing.T) {
+	const forksOfMost = 40 // on the way to one of a million million chains
+	if most := 4 * MostRecords * (recordBytes + (forksOfMost-9)*33 + 73 + 2*forksOfMost) / 3; most > MaxFrameBytes {
+		t.Errorf("it may take %d bytes of %d", most, MaxFrameBytes)
+	}
+}
