@@ -90,21 +90,19 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole, a := before.Part([]chain.Hash{chain.Key("group:a"), chain.Key("group:e")}), chain.Key("group:a")
-	// Roots that follow from what is no part of the tree before, or not all of it.
-	follows := func(raw []byte) Tree {
+	forged := func(raw []byte, name string, at chain.Place) Extension { // with the root that follows from a part
 		part, err := chain.ParseTreePart(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"group:a", "group:e"} {
-			part.End(chain.Key(name))
-			part.Move(chain.Key(name), l.ends[name])
-		}
-		root, _ := part.Root()
-		return Tree{e.Tree.Records, e.Tree.Root, root}
+		part.Move(chain.Key(name), at)
+		grown := Log{Tree: log.Tree, edge: slices.Clone(log.edge)}
+		grown.add(tlog.RecordHash(at.Hash[:]))
+		grown.Tree.Root = chain.Hash(grown.root())
+		grown.Tree.Chains, _ = part.Root()
+		return Extension{Tree: grown.Tree, Chains: raw, Records: AppendRecord(nil, chain.Key(name), at)}
 	}
 	fewer := chain.Tree{}.With("group:a", chain.Place{Number: 2}).Part([]chain.Hash{a})
-	closed := before.Part([]chain.Hash{chain.Key("group:b")})
 	bytes := func(change func(raw []byte) []byte) []byte { return change(slices.Clone(e.Records)) }
 	for what, bad := range map[string]Extension{
 		"no records":             {Tree: e.Tree, Chains: e.Chains},
@@ -113,8 +111,8 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 		"the part after":         {Tree: e.Tree, Records: e.Records, Chains: l.chains.Part([]chain.Hash{a, chain.Key("group:e")})},
 		"a part and more":        {Tree: e.Tree, Records: e.Records, Chains: append(slices.Clone(whole), 0)},
 		"a part that breaks off": {Tree: e.Tree, Records: e.Records, Chains: whole[:len(whole)-1]},
-		"a tree of fewer chains": {Tree: follows(fewer), Records: e.Records, Chains: fewer},
-		"a part that is closed":  {Tree: follows(closed), Records: e.Records, Chains: closed},
+		"a tree of fewer chains": forged(fewer, "group:a", chain.Place{Number: 3}),
+		"a chain that is hidden": forged(before.Part(nil), "group:b", chain.Place{Number: 1}),
 		"half a record":          {Tree: e.Tree, Records: e.Records[:len(e.Records)-1], Chains: e.Chains},
 		"one record less":        {Tree: e.Tree, Records: e.Records[recordBytes:], Chains: e.Chains},
 		"another hash": {Tree: e.Tree, Chains: e.Chains, Records: bytes(func(raw []byte) []byte {
