@@ -197,7 +197,7 @@ const (
 	CodeStorageFull   = "STORAGE_FULL"       // 507
 	CodeBlobCorrupt   = "BLOB_CORRUPT"       // 500 stored ciphertext fails its checksum
 	CodeUnavailable   = "UNAVAILABLE"        // 503, with Retry-After
-	// 503 the names of the group are read for the first time, with a long Retry-After; ours
+	// 503 the names of the group are read for the first time, with Retry-After; ours
 	CodeNamesUnread = "NAMES_UNREAD"
 	// 503 the ledger contradicts its signed checkpoint, until the operator mends it; ours
 	CodeUnproven   = "LEDGER_UNPROVEN"

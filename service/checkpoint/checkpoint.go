@@ -128,6 +128,9 @@ type Log struct {
 	compared bool        // the records below the checkpoint found at the start were compared with it
 	cosignAt time.Time   // when the witness is asked again, at the earliest
 
+	behindAt    vaultwire.Tree // of the vault, when it was behind walk
+	behindSince time.Time      // since when it is that
+
 	mu     sync.Mutex // guards the rest
 	hashes *os.File
 	signed Checkpoint // newest
@@ -223,7 +226,7 @@ func (l *Log) Cosign(ctx context.Context) error {
 		return nil
 	}
 	l.cosignAt = l.now().Add(cosignPause)
-	return l.update(ctx, true)
+	return l.noted(ctx, true)
 }
 
 // Update brings the tree up to the newest record and signs it. The first call compares
@@ -235,16 +238,21 @@ func (l *Log) Update(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	err = l.update(ctx, false)
+	return l.noted(ctx, false)
+}
+
+// noted is update, whose error it notes. That of a signature once more is not one of new records.
+func (l *Log) noted(ctx context.Context, again bool) error {
+	err := l.update(ctx, again)
 	for space.IsFull(err) && space.GiveUp(filepath.Dir(l.dir)) {
-		err = l.update(ctx, false)
+		err = l.update(ctx, again)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case errors.Is(err, ErrContradiction), errors.Is(err, ledger.ErrBroken):
 		l.failed = err
-	case err == nil, ctx.Err() == nil: // otherwise the caller has left
+	case !again && (err == nil || ctx.Err() == nil): // otherwise the caller has left
 		l.behind = err != nil
 	}
 	return err

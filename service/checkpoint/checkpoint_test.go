@@ -62,7 +62,10 @@ func appendRows(t testing.TB, s *store.Store, n int) {
 }
 
 // settled says that every record has its place, and keeps who wants to know of commits.
-type settled struct{ told func() }
+type settled struct {
+	told func()
+	now  func() time.Time // the clock of its log; nil = the real one
+}
 
 func (*settled) Settle(context.Context) error { return nil }
 
@@ -77,9 +80,6 @@ func (k keyOf) Public() ed25519.PublicKey {
 
 func (keyOf) Version() int64 { return 1 }
 
-func (k keyOf) Extend(context.Context, vaultwire.Extension) error        { return nil }
-func (k keyOf) NewestTree(context.Context) (t vaultwire.Tree, err error) { return t, nil }
-
 func (k keyOf) Sign(_ context.Context, q vaultwire.Sign) ([]byte, error) {
 	text, err := q.Text(nil, time.Now())
 	return ed25519.Sign(ed25519.PrivateKey(k), text), err
@@ -92,7 +92,7 @@ func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 
 func openWith(t testing.TB, s *store.Store, dir string, places *settled) *checkpoint.Log {
 	t.Helper()
-	return openAt(t, s, dir, places, theKey())
+	return openAt(t, s, dir, places, &following{keyOf: theKey()})
 }
 
 func theKey() keyOf { return keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))) }
@@ -100,8 +100,12 @@ func theKey() keyOf { return keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.S
 func openAt(t testing.TB, s *store.Store, dir string, places *settled, key checkpoint.Key) *checkpoint.Log {
 	t.Helper()
 	keys := func(context.Context, *store.Tx) ([]checkpoint.Key, error) { return []checkpoint.Key{key}, nil }
+	now := places.now
+	if now == nil {
+		now = time.Now
+	}
 	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, places, nil,
-		64<<20, slog.New(slog.DiscardHandler), time.Now)
+		64<<20, slog.New(slog.DiscardHandler), now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -51,9 +51,9 @@ func TestThreat6WitnessSignsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now()
+	now, signs := time.Now(), &following{keyOf: keyOf(key)}
 	l := checkpoint.New(s, dir, origin, func(context.Context, *store.Tx) ([]checkpoint.Key, error) {
-		return []checkpoint.Key{keyOf(key)}, nil
+		return []checkpoint.Key{signs}, nil
 	}, new(settled), client, 64<<20, slog.New(slog.DiscardHandler),
 		func() time.Time { return now })
 	t.Cleanup(func() { _ = l.Close() })

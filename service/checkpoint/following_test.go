@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/vaultwire"
@@ -40,7 +41,7 @@ func (f *following) Extend(_ context.Context, e vaultwire.Extension) (err error)
 
 func (f *following) Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error) {
 	f.comes("sign")
-	if *q.Tree != f.log.Tree {
+	if q.Tree != nil && *q.Tree != f.log.Tree {
 		return nil, vaultwire.ErrNotFollowing
 	}
 	return f.keyOf.Sign(ctx, q)
@@ -130,24 +131,52 @@ func TestAlwaysOvertaken(t *testing.T) {
 	}
 }
 
-// A vault that began anew may follow a process that is behind: the others find the place.
+// A vault that began anew may follow a process that is behind: the others wait until it has what they have, and read
+// the ledger anew if it does not come.
 func TestVaultThatFollowsAProcessBehind(t *testing.T) {
+	for name, comes := range map[string]bool{"which comes": true, "which ended": false} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := ledgerOf(t, 5)
+			key, now := &following{keyOf: theKey()}, time.Now()
+			behind := openAt(t, s, dir, new(settled), key)
+			if err := behind.Update(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			old := key.log
+			appendRows(t, s, 3)
+			ahead := openAt(t, s, t.TempDir(), &settled{now: func() time.Time { return now }}, key)
+			if err := ahead.Update(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			key.log = old
+			appendRows(t, s, 1)
+			if err := ahead.Update(t.Context()); err == nil || !strings.Contains(err.Error(), "5 of 8 rows") {
+				t.Error(err)
+			}
+			if comes {
+				if err := behind.Update(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else {
+				now = now.Add(11 * time.Second)
+			}
+			if err := ahead.Update(t.Context()); err != nil || ahead.Behind() || key.log.Tree.Records != 9 {
+				t.Errorf("%d records are signed: %v", key.log.Tree.Records, err)
+			}
+		})
+	}
+}
+
+// A vault that began anew is given the log at the next look, also where there are no other records.
+func TestVaultThatBeginsAnewFollowsAtOnce(t *testing.T) {
 	s, dir := ledgerOf(t, 5)
 	key := &following{keyOf: theKey()}
-	behind := openAt(t, s, dir, new(settled), key)
-	if err := behind.Update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	old := key.log
-	appendRows(t, s, 3)
-	ahead := openAt(t, s, t.TempDir(), new(settled), key)
-	if err := ahead.Update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	key.log = old
-	appendRows(t, s, 1)
-	if err := ahead.Update(t.Context()); err != nil || key.log.Tree.Records != 9 {
-		t.Errorf("%d records are signed: %v", key.log.Tree.Records, err)
+	l := openAt(t, s, dir, new(settled), key)
+	for range 2 {
+		key.log = vaultwire.Log{}
+		if err := l.Update(t.Context()); err != nil || key.log.Tree.Records != 5 {
+			t.Errorf("it follows %d records: %v", key.log.Tree.Records, err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -44,15 +45,18 @@ func (l *Log) grow(ctx context.Context, again bool) error {
 		return err
 	}
 	signed, file := l.newest()
-	if !again && signed.tree != nil && size <= signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
+	was, err := newest(keys).NewestTree(ctx)
+	if !again && signed.tree != nil && size <= signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) &&
+		(err != nil || was.Records > 0 || size == 0) { // a vault that began anew is to follow at once
 		return nil
 	}
-	was, err := newest(keys).NewestTree(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the vault for its tree of the log: %w", err)
 	}
-	if 0 < was.Records && was.Records < l.walk.Place { // it began anew, with a process that is behind this one
-		l.walk, l.chains, l.compared = ledger.Walk{}, chain.Tree{}, false
+	if 0 < was.Records && was.Records < l.walk.Place {
+		if err := l.waitFor(was); err != nil {
+			return err
+		}
 	}
 	isKnown := false // was is the tree of these records
 	for done := false; !done; {
@@ -116,6 +120,22 @@ func (l *Log) grow(ctx context.Context, again bool) error {
 	return l.sign(ctx, file, was, keys)
 }
 
+// behindPatience is how long a process waits for another one that the vault follows.
+const behindPatience = 10 * time.Second
+
+// waitFor is for a vault that began anew, with a process that is behind this one: that one comes to what this one has,
+// in its next look at the ledger, and then both go on. If it does not, this one begins with the first record again.
+func (l *Log) waitFor(was vaultwire.Tree) error {
+	if l.behindAt != was {
+		l.behindAt, l.behindSince = was, l.now()
+	}
+	if l.now().Sub(l.behindSince) < behindPatience {
+		return fmt.Errorf("svcvault follows a process that has %d of %d rows", was.Records, l.walk.Place)
+	}
+	l.walk, l.chains, l.compared = ledger.Walk{}, chain.Tree{}, false
+	return nil
+}
+
 // further is what some records more make of the tree.
 type further struct {
 	walk    *ledger.Walk
@@ -157,9 +177,9 @@ func (l *Log) look(ctx context.Context) (keys []Key, size int64, err error) {
 }
 
 // otherLedger is the error where the vault was given another ledger than this one.
-func otherLedger(signed, rows int64) error {
-	return fmt.Errorf("svcvault has signed %d rows that are not the %d of this ledger: if an earlier state of the "+
-		"ledger was brought back on purpose, restart svcvault; else find out who had it sign", signed, rows)
+func otherLedger(given, rows int64) error {
+	return fmt.Errorf("svcvault was given other rows than this ledger has: its %d, here %d: if an earlier state of the "+
+		"ledger was brought back on purpose, restart svcvault; else find out who gave them", given, rows)
 }
 
 // treeAt returns the tree of the first n records, whose chains end as chains say.

@@ -50,6 +50,7 @@ type following struct {
 type job struct {
 	began time.Time
 	done  chan struct{}
+	err   error // set before done is closed
 }
 
 // lag is what is wrong with the tree of a group: it is behind, or it is damaged.
@@ -106,12 +107,15 @@ func (f *following) root(ctx context.Context, tx *store.Tx, q Question, head cha
 func (f *following) wait(ctx context.Context, group string, l lag) error {
 	j := f.start(group, l)
 	if j == nil {
-		return nil
+		return fmt.Errorf("the service ends: %w", store.ErrUnavailable)
 	}
 	late := time.NewTimer(time.Until(j.began.Add(maxWait)))
 	defer late.Stop()
 	select {
 	case <-j.done:
+		if errors.Is(j.err, store.ErrUnavailable) { // else its names are not stated
+			return j.err
+		}
 	case <-late.C:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -136,9 +140,9 @@ func (f *following) start(group string, l lag) *job {
 	j := &job{began: time.Now(), done: make(chan struct{})}
 	f.groups[group] = j
 	f.jobs.Go(func() {
-		err := f.bringUp(group, l)
-		if err != nil && f.ctx.Err() == nil {
-			f.logger.Warn("the names of a group cannot be proven now", "group", group, "cause", err.Error())
+		j.err = f.bringUp(group, l)
+		if j.err != nil && f.ctx.Err() == nil {
+			f.logger.Warn("the names of a group cannot be proven now", "group", group, "cause", j.err.Error())
 		}
 		f.mu.Lock()
 		delete(f.groups, group)

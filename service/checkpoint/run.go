@@ -29,8 +29,8 @@ func (l *Log) Run(ctx context.Context) {
 			case err != nil:
 				l.logger.Error("the ledger's newest records cannot be signed", "cause", reported)
 			default:
-				l.logger.Warn("the witness does not sign again: members who require it will see no lists", "cause",
-					reported)
+				l.logger.Warn("the newest checkpoint is not signed again: members who require a witness will see no "+
+					"lists", "cause", reported)
 			}
 		} else if renewed == nil {
 			reported = ""

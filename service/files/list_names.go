@@ -22,8 +22,10 @@ const (
 	// NamesMemory is how much memory an answer of [Files.Names] takes, at most, in bytes: the page, its proof, both
 	// again as text, and what the tree of names takes.
 	NamesMemory = 4*namesBytes + checkpoint.NamesMemory
-	// namesPause is when a client asks again while the tree of names is built, a minute for some million files.
+	// namesPause is when a client asks again while the tree of names is built, half a minute for a million files.
 	namesPause = 5 * time.Second
+	// namesTries is how often the names may have moved on again before they were asked.
+	namesTries = 3
 )
 
 // errFewRecords: the chain of the group has no more records than the caller wants to read as a whole.
@@ -70,7 +72,7 @@ func (f *Files) Names(ctx context.Context, account string, req wire.LivingReques
 		case f.log.ReadsNames(req.GroupID):
 			return answer, &fault.Error{Code: wire.CodeNamesUnread, RetryAfter: namesPause, Text: fmt.Sprintf(
 				"the service still reads the names of group %q: try again in a minute", req.GroupID)}
-		case tries > 0: // else they are read since
+		case tries == namesTries: // else they are read since
 			return answer, fault.New(wire.CodeUnsupported, "the service cannot read the names of group %q: list it",
 				req.GroupID)
 		}

@@ -12,8 +12,14 @@ import (
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-// maxKeys bounds the keys of a service: with a new one of each purpose a week they last for ten years.
-const maxKeys = 4096
+const (
+	// maxKeys bounds the keys of a service: with a new one of each purpose a week they last for ten years.
+	maxKeys = 4096
+	// maxMade bounds those that are made at once: each has pages of its own.
+	maxMade = 16
+)
+
+var errManyKeys = fmt.Errorf("these are more keys than a service has: at most %d, %d at once", maxKeys, maxMade)
 
 // serviceKey is a key of the service.
 type serviceKey struct {
@@ -57,6 +63,10 @@ func (m Master) wrapAll(list []serviceKey) (rows []vaultwire.Row, err error) {
 
 // unwrap opens a key.
 func (m Master) unwrap(row vaultwire.Row) (k serviceKey, err error) {
+	if !slices.Contains(vaultwire.Purposes(), row.Purpose) {
+		return k, fmt.Errorf("unwrap a key: there is no purpose %.40q", row.Purpose)
+	}
+	row.Public = nil // the vault knows it by itself
 	aead, err := m.aead()
 	if err != nil {
 		return k, err
@@ -73,6 +83,9 @@ func (m Master) unwrap(row vaultwire.Row) (k serviceKey, err error) {
 // [vaultwire.ErrNoKeys] when there are no rows at all.
 func (m Master) open(rows []vaultwire.Row) (list []serviceKey, err error) {
 	name, err := m.Name()
+	if err == nil && len(rows) > maxKeys {
+		err = errManyKeys
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +152,7 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 		others = append(others, k)
 	}
 	if len(v.keys)+len(others) > maxKeys {
-		return fmt.Errorf("these are more keys than a service has: at most %d", maxKeys)
+		return errManyKeys
 	}
 	v.master = master
 	clear(v.secrets) // an import brings others of the same versions
@@ -199,6 +212,9 @@ func (v *Vault) kept(master Master) (a vaultwire.Kept, err error) {
 
 // Make implements [vaultwire.Vault].
 func (v *Vault) Make(_ context.Context, q vaultwire.Make) (a vaultwire.Made, err error) {
+	if len(q.Keys) > maxMade {
+		return a, errManyKeys
+	}
 	var list []serviceKey
 	for _, k := range q.Keys {
 		list = append(list, newServiceKey(k))

@@ -47,7 +47,7 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 		return v.public(k)
 	}, v.now())
 	if err == nil && q.Tree != nil {
-		if newest := v.newestTree(); *q.Tree != newest {
+		if newest := v.newestTree(); *q.Tree != newest || newest == (vaultwire.Tree{}) {
 			return a, fmt.Errorf("a tree of %d records beside that of %d: %w", q.Tree.Records, newest.Records,
 				vaultwire.ErrNotFollowing)
 		}

@@ -287,15 +287,48 @@ func TestKeysOfOneDatabase(t *testing.T) {
 	is(t, "an empty database", err, vaultwire.ErrOtherKeys)
 	_, err = v.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
-	var many []vaultwire.Key
-	for i := range int64(5000) {
-		many = append(many, vaultwire.Key{Purpose: vaultwire.PurposeFiles, Version: 2 + i})
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "at most 4096, 16 at once") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	made, err := inside.Make(t.Context(), vaultwire.Make{Keys: many})
+	_, err = inside.Make(t.Context(), vaultwire.Make{Keys: make([]vaultwire.Key, 17)})
+	refused("many at once", err)
+	_, err = v.Keep(t.Context(), vaultwire.Keep{Rows: make([]vaultwire.Row, 4097)})
+	refused("many rows", err)
+	for next := int64(2); err != nil || next < 4096; next += 16 {
+		var some []vaultwire.Key
+		for i := range int64(16) {
+			some = append(some, vaultwire.Key{Purpose: vaultwire.PurposeFiles, Version: next + i})
+		}
+		made, failed := inside.Make(t.Context(), vaultwire.Make{Keys: some})
+		must(t, failed)
+		if _, err = v.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows}); err != nil && next > 4000 {
+			break
+		}
+		must(t, err)
+	}
+	refused("many in all", err)
+}
+
+// Threat 77: a vault keeps nothing of a key that it did not make itself.
+func TestThreat77VaultKeepsItsKeysAlone(t *testing.T) {
+	v, rows, _ := started(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v }, time.Now)
+	for i := range rows {
+		rows[i].Public = make([]byte, 1<<16)
+	}
+	kept, err := v.Keep(t.Context(), vaultwire.Keep{Rows: rows, Replace: true})
 	must(t, err)
-	if _, err := v.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows}); err == nil || !strings.Contains(err.Error(),
-		"at most 4096") {
-		t.Error(err)
+	for _, k := range kept.Keys {
+		if len(k.Public) > 2000 {
+			t.Errorf("the key for %s has %d public bytes", k.Purpose, len(k.Public))
+		}
+	}
+	made, err := v.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: "else", Version: 1}}})
+	must(t, err)
+	if _, err := v.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows}); err == nil {
+		t.Error("a key for something else is kept")
 	}
 }
 
@@ -493,6 +526,7 @@ func followsTheLog(t *testing.T, w way) {
 	first.Records, first.Root[0] = 1, 1
 	other.Records, other.Root[0] = 1, 2
 	is(t, "a tree that it does not have", sign(1, "a", first), vaultwire.ErrNotFollowing)
+	is(t, "no tree", sign(1, "a", vaultwire.Tree{}), vaultwire.ErrNotFollowing)
 	must(t, extend(vaultwire.Extension{Tree: first, Edge: first.Root[:]}))
 	must(t, sign(1, "a", first))
 	must(t, sign(1, "b", first))

@@ -1,6 +1,7 @@
 package vaultwire
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -84,8 +85,11 @@ func (l Log) Extended(e Extension) (Log, error) {
 	if err != nil {
 		return l, fmt.Errorf("%w: %w", ErrNotFollowing, err)
 	}
-	if root, _ := part.Root(); root != l.Tree.Chains || len(e.Records)%recordBytes != 0 {
+	if root, _ := part.Root(); root != l.Tree.Chains {
 		return l, fmt.Errorf("its tree of chains is of another tree: %w", ErrNotFollowing)
+	}
+	if len(e.Records)%recordBytes != 0 || len(e.Records) > MostRecords*recordBytes {
+		return l, fmt.Errorf("%d bytes of records: %w", len(e.Records), ErrNotFollowing)
 	}
 	next := Log{Tree: Tree{Records: l.Tree.Records}, edge: append([]tlog.Hash(nil), l.edge...)}
 	for raw := e.Records; len(raw) > 0; raw = raw[recordBytes:] {
@@ -108,6 +112,9 @@ func (l Log) Extended(e Extension) (Log, error) {
 func begun(e Extension) (l Log, err error) {
 	l.Tree = e.Tree
 	if e.Tree.Records == 0 {
+		if e.Tree != (Tree{Root: sha256.Sum256(nil)}) {
+			return Log{}, fmt.Errorf("it has no records, and not their root: %w", ErrNotFollowing)
+		}
 		return l, nil
 	}
 	for raw := e.Edge; len(raw) >= tlog.HashSize; raw = raw[tlog.HashSize:] {

@@ -1,6 +1,7 @@
 package vaultwire
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -113,6 +114,7 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 		"a part that breaks off": {Tree: e.Tree, Records: e.Records, Chains: whole[:len(whole)-1]},
 		"a tree of fewer chains": forged(fewer, "group:a", chain.Place{Number: 3}),
 		"a chain that is hidden": forged(before.Part(nil), "group:b", chain.Place{Number: 1}),
+		"many records":           {Tree: e.Tree, Records: make([]byte, recordBytes*(MostRecords+1)), Chains: e.Chains},
 		"half a record":          {Tree: e.Tree, Records: e.Records[:len(e.Records)-1], Chains: e.Chains},
 		"one record less":        {Tree: e.Tree, Records: e.Records[recordBytes:], Chains: e.Chains},
 		"another hash": {Tree: e.Tree, Chains: e.Chains, Records: bytes(func(raw []byte) []byte {
@@ -140,6 +142,7 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 	}
 	for what, bad := range map[string]Extension{
 		"less than nothing": {Tree: Tree{Records: -1}},
+		"no records":        {Tree: Tree{Chains: chain.Key("group:a")}},
 		"no edge":           {Tree: first.Tree},
 		"another edge":      {Tree: first.Tree, Edge: e.Edge},
 		"a longer edge":     {Tree: first.Tree, Edge: append(slices.Clone(first.Edge), first.Edge...)},
@@ -154,10 +157,21 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 	}
 }
 
-// However many chains there are, the records of one step fit into a frame.
+// The records of one step fit into a frame, with what they touch of a hundred thousand chains.
 func TestExtensionFitsIntoAFrame(t *testing.T) {
-	const forksOfMost = 40 // on the way to one of a million million chains
-	if most := 4 * MostRecords * (recordBytes + (forksOfMost-9)*33 + 73 + 2*forksOfMost) / 3; most > MaxFrameBytes {
-		t.Errorf("it may take %d bytes of %d", most, MaxFrameBytes)
+	tree, keys := chain.Tree{}, []chain.Hash{}
+	e := Extension{Edge: make([]byte, 32*48)}
+	for i := range 100_000 {
+		name, at := fmt.Sprint("group:", i), chain.Place{Number: int64(i)}
+		if tree = tree.With(name, at); i%(100_000/MostRecords) == 0 && len(keys) < MostRecords {
+			keys, e.Records = append(keys, chain.Key(name)), AppendRecord(e.Records, chain.Key(name), at)
+		}
+	}
+	e.Chains = tree.Part(keys)
+	raw, err := json.Marshal(e)
+	// Each doubling of the chains is a hash more for each of the records: up to a million million of them.
+	doublings := 4 * 33 * MostRecords * 24 / 3
+	if err != nil || len(keys) != MostRecords || len(raw)+doublings > MaxFrameBytes {
+		t.Errorf("%d records take %d bytes, %v", len(keys), len(raw), err)
 	}
 }

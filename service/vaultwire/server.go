@@ -30,10 +30,12 @@ const (
 )
 
 // The questions of all connections together take at most questionMemory bytes: one that would take more waits. A
-// question takes at most questionCost bytes for each of its frame, for what is decoded is larger than its JSON.
+// question takes at most questionCost bytes for each of its frame, for what is decoded is larger than its JSON, or else
+// what an answer takes.
 const (
 	questionMemory = 128 << 20
 	questionCost   = 96
+	answerMemory   = 2 * MaxFrameBytes
 )
 
 // operation is one operation on the side of the vault.
@@ -63,7 +65,7 @@ func operations() map[string]operation {
 }
 
 // protocol is the version of what service and vault say to each other. Both come from one release.
-const protocol = 4
+const protocol = 5
 
 // hello is the first frame of each connection, from the vault.
 type hello struct {
@@ -130,7 +132,7 @@ func serveOne(ctx context.Context, c net.Conn, r io.Reader, v Vault, table map[s
 	name, raw, err := readFrame(r, func(length int) error {
 		bounded, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		takes := int64(length) * questionCost
+		takes := max(int64(length)*questionCost, answerMemory)
 		if err := memory.Acquire(bounded, takes); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package chain_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
@@ -155,6 +156,8 @@ func FuzzTreePart(f *testing.F) {
 		keys = append(keys, chain.Key(name))
 		f.Add(tree.Part(keys[i/2:]))
 	}
+	f.Add(append(bytes.Repeat([]byte{3}, 257), 0))
+	f.Add(append(append(bytes.Repeat([]byte{3}, 256), 1), bytes.Repeat([]byte{1}, 600)...))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		part, err := chain.ParseTreePart(raw)
 		if err != nil {

@@ -68,35 +68,42 @@ func codeEnd(c *coder, l *leaf[Place]) {
 func ParseTreePart(raw []byte) (*TreePart, error) {
 	p := &TreePart{}
 	c := &coder{b: raw, reading: true}
-	p.chains.root = p.read(c, 0)
+	p.chains.root = p.read(c, Hash{}, 0)
 	if c.broken || len(c.b) > 0 {
 		return nil, ErrTreePart
 	}
 	return p, nil
 }
 
-func (p *TreePart) read(c *coder, depth int) *node[Place] {
+// read reads a node. way begins with the bits that lead to it, as many as depth says.
+func (p *TreePart) read(c *coder, way Hash, depth int) *node[Place] {
 	kind := c.take(1)
 	switch {
 	case kind == nil || kind[0] == partNothing:
+		return nil
+	case kind[0] == partLeaf:
+		l := &leaf[Place]{}
+		codeEnd(c, l)
+		for i := range depth {
+			c.broken = c.broken || bit(l.key, i) != bit(way, i)
+		}
+		return &node[Place]{leaf: l}
+	case depth == longestPath:
+		c.broken = true
 		return nil
 	case kind[0] == partHash:
 		n := &node[Place]{page: &page[Place]{read: func(*node[Place]) { p.beyond = true }}}
 		c.hash(&n.hash)
 		c.broken = c.broken || n.hash == Hash{}
 		return n
-	case kind[0] == partLeaf:
-		l := &leaf[Place]{}
-		codeEnd(c, l)
-		return &node[Place]{leaf: l}
-	case kind[0] != partFork || depth == longestPath:
+	case kind[0] != partFork:
 		c.broken = true
 		return nil
 	}
 	n := &node[Place]{}
-	for side := range n.branches {
-		n.branches[side] = p.read(c, depth+1)
-	}
+	n.branches[0] = p.read(c, way, depth+1)
+	way[depth/8] |= 0x80 >> (depth % 8)
+	n.branches[1] = p.read(c, way, depth+1)
 	return n
 }
 
