@@ -178,8 +178,8 @@ func (l *Log) look(ctx context.Context) (keys []Key, size int64, err error) {
 
 // otherLedger is the error where the vault was given another ledger than this one.
 func otherLedger(given, rows int64) error {
-	return fmt.Errorf("svcvault was given other rows than this ledger has: its %d, here %d: if an earlier state of the "+
-		"ledger was brought back on purpose, restart svcvault; else find out who gave them", given, rows)
+	return fmt.Errorf("svcvault was given other rows than this ledger has: its %d, here %d: if an earlier state of "+
+		"the ledger was brought back on purpose, restart svcvault; else find out who gave them", given, rows)
 }
 
 // treeAt returns the tree of the first n records, whose chains end as chains say.

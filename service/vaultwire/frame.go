@@ -11,8 +11,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
-// MaxFrameBytes bounds a frame. The longest are wrapped keys of a service, pages of keys to wrap anew, and extensions of
-// the log.
+// MaxFrameBytes bounds a frame. The longest are the wrapped keys of a service, pages of keys to wrap anew, and
+// extensions of the log.
 const MaxFrameBytes = 1 << 20
 
 // A frame is its length in four bytes, big-endian, then the length of its name in one byte, the name, and JSON. The
