@@ -36,7 +36,8 @@ type pending struct {
 // to, no other chains than it names.
 //
 // Writes that wait together are committed together, in the order in which they came. Where processes share, those
-// whose chains are not held wait for another commit, of which a few are under way at once.
+// whose chains are not held wait for another commit, of which a few are under way at once, and a write of [Everything]
+// is a commit alone.
 // Each sees the changes of those before it. A write that fails leaves no trace and does
 // not disturb the others. A caller may leave only while it waits. A write that has begun
 // is finished, so the context of a statement in f ends nothing.
@@ -175,6 +176,9 @@ func (s *Store) writeTogether(ctx context.Context, p *pending) {
 func (s *Store) commitTogether(ctx context.Context, p *pending, patience time.Duration) (batch []*pending, err error) {
 	more := false
 	take := func() {
+		if batch = []*pending{p}; s.shares && p.held.all { // all processes wait for it: it is short
+			return
+		}
 		batch, more = s.next(maxTogether-1, p.held)
 		batch = append([]*pending{p}, batch...)
 	}

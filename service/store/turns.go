@@ -83,8 +83,10 @@ func (s *Store) toHold(chains Chains) Chains {
 // they come before it begins: afterwards their chains are not held.
 func (s *Store) gather(p *pending) (patience time.Duration) {
 	patience = s.patience
-	if !p.held.all {
+	if s.shares {
 		patience = 0
+	}
+	if !p.held.all {
 		s.awaitAnnounced()
 	}
 	s.mu.Lock()

@@ -102,6 +102,20 @@ func TestOtherChainsGoBeside(t *testing.T) {
 	}
 }
 
+// A commit of everything, for which all processes wait, takes no other write along.
+func TestACommitOfEverythingIsAlone(t *testing.T) {
+	s := onPostgres(t)
+	h, behind := hold(t, s, store.Named("a")), waiters{s: s}
+	for _, chains := range []store.Chains{store.Everything(), store.Named("b"), store.Named("c")} {
+		behind.add(t.Context(), t, chains)
+	}
+	h.end(t)
+	behind.end(t)
+	if alone, b, c := *behind.ids[0], *behind.ids[1], *behind.ids[2]; b == alone || c != b {
+		t.Errorf("transactions %d and %d behind %d: want two together in another one", b, c, alone)
+	}
+}
+
 func appended(ctx context.Context, s *store.Store, chains store.Chains, name string) error {
 	return s.Write(ctx, chains, func(tx *store.Tx) error { return appendTo(ctx, tx, name, "1") })
 }
