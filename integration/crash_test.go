@@ -397,8 +397,14 @@ func (c *crashing) fees() (sum wire.Amount) {
 		c.t.Fatal(status, out)
 	}
 	for _, group := range groups {
-		_, out := c.tool(wire.OpGetGroupTransactions,
-			map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout2}})
+		var out map[string]any
+		// The process that died had to give them.
+		proctest.Eventually(c.t, "the newest records have their places", func() bool {
+			status, answer := c.tool(wire.OpGetGroupTransactions,
+				map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout2}})
+			out = answer
+			return status != http.StatusServiceUnavailable
+		})
 		rows, ok := out["result"].([]any)
 		if !ok {
 			c.t.Fatalf("%v\n%s", out, c.log)

@@ -293,7 +293,8 @@ func TestAFreeRowIsTakenOnce(t *testing.T) {
 	r.clean(3)
 }
 
-// While nothing gives places, a save in one request is refused with 503 and Retry-After, and recorded once they come.
+// While nothing gives places, a save in one request is refused with 503 and Retry-After, and recorded once they come; so
+// is a list of all records.
 func TestASaveIsRefusedWhilePlacesLag(t *testing.T) {
 	t.Parallel()
 	r := onPostgres(t)
@@ -322,6 +323,10 @@ func TestASaveIsRefusedWhilePlacesLag(t *testing.T) {
 	})
 	if refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
 		t.Errorf("%s, Retry-After %q", refused.Status, refused.Header.Get("Retry-After"))
+	}
+	all := object{"group_id": "g", "kinds": wire.KindsAll, "layouts": []string{chain.Layout2}}
+	if alice.okOr503(wire.OpGetGroupTransactions, all) {
+		t.Error("a list of all records lacks one")
 	}
 	ok(t, hold.Rollback())
 	proctest.Eventually(t, "the save is recorded", func() bool { return save().StatusCode == http.StatusOK })

@@ -258,11 +258,15 @@ func (l *Log) noted(ctx context.Context, again bool) error {
 	return err
 }
 
-// Settle waits until every record from before has its place, at most a few seconds.
+// Settle waits until every record from before has its place, at most a few seconds: then it is [wire.CodeUnavailable].
 func (l *Log) Settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	bounded, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	return l.places.Settle(ctx)
+	err := l.places.Settle(bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return unproven("the ledger's newest records have no place in it yet: try again in a moment", err)
+	}
+	return err
 }
 
 // open opens the tree on disk, or begins an empty one.
