@@ -22,18 +22,32 @@ import (
 func BenchmarkSave(b *testing.B) {
 	for _, clients := range []int{1, 8} {
 		b.Run(fmt.Sprintf("prepare and finalize/clients=%d", clients),
-			func(b *testing.B) { benchmarkSave(b, clients, 0) })
+			func(b *testing.B) { benchmarkSave(b, clients, 0, 0) })
 		for _, together := range []int{1, 8, 64} {
 			b.Run(fmt.Sprintf("sealed/clients=%d/together=%d", clients, together),
-				func(b *testing.B) { benchmarkSave(b, clients, together) })
+				func(b *testing.B) { benchmarkSave(b, clients, together, 0) })
 		}
 	}
 }
 
-func benchmarkSave(b *testing.B, clients, together int) {
+// BenchmarkSaveBesideMany saves into groups of more and more files, on the engine of the flag: a save costs the same.
+// Give a number of saves, such as -benchtime 2000x, or each group is filled several times.
+func BenchmarkSaveBesideMany(b *testing.B) {
+	for _, files := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint("files=", files), func(b *testing.B) { benchmarkSave(b, 1, 1, files) })
+	}
+}
+
+// benchmarkSave saves with so many clients and in so many files a request, 0 = prepared, into a group that has so many
+// files.
+func benchmarkSave(b *testing.B, clients, together, files int) {
 	r := runWith(b, service.Config{RequestRate: -1})
 	alice := r.owner()
 	alice.give("100000000")
+	if files > 0 && b.N > 1 { // else it is the one save that is tried before
+		alice.upload("g", "first", nil) // makes the list key
+		fillRecords(b, r, "g", alice.id, files)
+	}
 	content := noise(4096)
 	frames := make([][]byte, b.N)
 	ids := make([]string, b.N)

@@ -189,11 +189,11 @@ func (r *running) listKey(group string) keys.ListKey {
 	return key
 }
 
-// fillRecords adds files to a group of a SQLite database, with their records.
+// fillRecords adds files to a group, with their records.
 func fillRecords(b *testing.B, r *running, group, account string, files int) {
 	b.Helper()
 	key := r.listKey(group)
-	db, err := store.Open(b.Context(), r.dir, "")
+	db, err := store.Open(b.Context(), r.dir, r.database)
 	if err != nil {
 		b.Fatal(err)
 	}
