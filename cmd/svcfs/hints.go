@@ -170,6 +170,8 @@ func hintsOfCodes() map[string]string {
 			"NAME+HASH+KEY.",
 		wire.CodeUnproven: "Only the operator of the service can mend this; svcd audit names the row of the " +
 			"ledger.",
+		wire.CodeNamesUnread: "The service reads the names of a group once, half a minute for a million files: try " +
+			"again then.",
 		wire.CodeSignIn: "Open a browser and sign in to the network.",
 		wire.CodeCertificate: "If this network wants a sign-in, open a browser and sign in. Else check the address " +
 			"and the clock of this machine, and ask the operator about the certificate.",

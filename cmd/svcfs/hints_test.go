@@ -113,6 +113,8 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 			"--witness-age 1h"},
 		"no witness": {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeNoWitness},
 			"If it has none, leave --require-witness"},
+		"names": {sdk.Error{Group: "team", Kind: sdk.ErrUnavailable, Code: wire.CodeNamesUnread},
+			"half a minute for a million files"},
 		"lists": {sdk.Error{Group: "team", Kind: sdk.ErrTooLarge, Code: wire.CodeListMemory},
 			"--list-memory 1G"},
 		"unknown code": {sdk.Error{Kind: sdk.ErrRateLimited, Code: "NEW"}, "Wait a little"},
