@@ -3,11 +3,14 @@ package checkpoint_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
@@ -197,6 +200,30 @@ func TestThreat77AnotherLedgerIsNotSigned(t *testing.T) {
 		key.log = vaultwire.Log{}
 		if err := l.Update(t.Context()); err != nil || l.Behind() || key.log.Tree.Records != int64(n) {
 			t.Errorf("%s, on purpose: %v, and %d records are signed", what, err, key.log.Tree.Records)
+		}
+	}
+}
+
+// A process that is asked for a tile of the checkpoint that another one showed has it, or signs it first.
+func TestTilesOfTheCheckpointOfAnotherProcess(t *testing.T) {
+	s, dir := ledgerOf(t, 5)
+	one, two := open(t, s, dir), open(t, s, t.TempDir())
+	if err := two.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	appendRows(t, s, 3)
+	if err := one.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	handler := two.Handler(func(w http.ResponseWriter, _ *http.Request, err error) {
+		w.WriteHeader(fault.Of(err).Status())
+	})
+	for path, want := range map[string]int{"tile/0/000.p/8": http.StatusOK, "tile/entries/000.p/8": http.StatusOK,
+		"tile/0/000.p/9": http.StatusNotFound} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tlog/"+path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 	}
 }

@@ -83,6 +83,12 @@ func errNoTile() error {
 	return fault.New(wire.CodeUnsupported, "not found: the signed tree has no such tile")
 }
 
+// has reports whether the signed tree has a tile.
+func (c Checkpoint) has(t tlog.Tile) bool {
+	inLevel := c.N >> (height * max(t.L, 0)) // hashes there are at this level
+	return c.Note != nil && t.N <= inLevel/width && t.N*width+int64(t.W) <= inLevel
+}
+
 // tile reads L/N, L/N.p/W, entries/N or entries/N.p/W of the signed tree.
 func (l *Log) tile(ctx context.Context, path string) ([]byte, error) {
 	// x/mod spells the same coordinates with the height and "data" in them.
@@ -96,9 +102,13 @@ func (l *Log) tile(ctx context.Context, path string) ([]byte, error) {
 		return nil, errNoTile()
 	}
 	signed, file := l.newest()
-	inLevel := signed.N >> (height * max(t.L, 0)) // hashes there are at this level
-	if signed.Note == nil || t.N > inLevel/width || t.N*width+int64(t.W) > inLevel {
-		return nil, errNoTile()
+	if !signed.has(t) { // it may be of the checkpoint that another process showed
+		if err := l.updateSoon(ctx); err != nil {
+			return nil, err
+		}
+		if signed, file = l.newest(); !signed.has(t) {
+			return nil, errNoTile()
+		}
 	}
 	if t.L < 0 {
 		return l.entries(ctx, t.N*width, t.W)
