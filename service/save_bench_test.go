@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
@@ -41,12 +42,17 @@ func BenchmarkSaveBesideMany(b *testing.B) {
 // benchmarkSave saves with so many clients and in so many files a request, 0 = prepared, into a group that has so many
 // files.
 func benchmarkSave(b *testing.B, clients, together, files int) {
-	r := runWith(b, service.Config{RequestRate: -1})
+	r := runWith(b, service.Config{RequestRate: -1, Database: newDatabase(b)})
 	alice := r.owner()
 	alice.give("100000000")
 	if files > 0 && b.N > 1 { // else it is the one save that is tried before
 		alice.upload("g", "first", nil) // makes the list key
 		fillRecords(b, r, "g", alice.id, files)
+		proctest.Eventually(b, "the records have their places", func() bool {
+			item := alice.seals("g", "one more", []byte("x"))
+			status, _ := alice.putsFrame(item.ID, item.frame())
+			return status == http.StatusOK
+		})
 	}
 	content := noise(4096)
 	frames := make([][]byte, b.N)
