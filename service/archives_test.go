@@ -302,7 +302,8 @@ func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 	t.Run("an increment holds what is new", func(t *testing.T) {
 		pagesOf := func(list []sectionOf) (pages []string) {
 			for _, s := range list {
-				if s.kind == 'r' && s.name == "ledger" && !slices.Contains(pages, string(s.data)) { // it is written twice
+				// A page is written twice.
+				if s.kind == 'r' && s.name == "ledger" && !slices.Contains(pages, string(s.data)) {
 					pages = append(pages, string(s.data))
 				}
 			}

@@ -293,8 +293,8 @@ func TestAFreeRowIsTakenOnce(t *testing.T) {
 	r.clean(3)
 }
 
-// While nothing gives places, a save in one request is refused with 503 and Retry-After, and recorded once they come; so
-// is a list of all records.
+// While nothing gives places, a save in one request is refused with 503 and Retry-After, and recorded once they come. A
+// list of all records is refused, too.
 func TestASaveIsRefusedWhilePlacesLag(t *testing.T) {
 	t.Parallel()
 	r := onPostgres(t)

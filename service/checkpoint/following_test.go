@@ -77,7 +77,9 @@ func TestTwoLogsAtOneVault(t *testing.T) {
 					t.Error(err)
 				}
 			},
-			"another vault": func(_ *testing.T, key *following, _ func(int) *checkpoint.Log) { key.log = vaultwire.Log{} },
+			"another vault": func(_ *testing.T, key *following, _ func(int) *checkpoint.Log) {
+				key.log = vaultwire.Log{}
+			},
 			"another vault and process": func(t *testing.T, key *following, commits func(int) *checkpoint.Log) {
 				key.log = vaultwire.Log{}
 				if err := commits(1).Update(t.Context()); err != nil {
@@ -194,7 +196,8 @@ func TestThreat77AnotherLedgerIsNotSigned(t *testing.T) {
 		other, dir := ledgerOf(t, n)
 		l := openAt(t, other, dir, new(settled), key)
 		err := l.Update(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "restart svcvault") || !l.Behind() || key.log.Tree.Records != 5 {
+		if err == nil || !strings.Contains(err.Error(), "restart svcvault") || !l.Behind() ||
+			key.log.Tree.Records != 5 {
 			t.Errorf("%s: %v, and %d records are signed", what, err, key.log.Tree.Records)
 		}
 		key.log = vaultwire.Log{}

@@ -508,8 +508,8 @@ func writesWhatItSigns(t *testing.T, w way) {
 	}
 }
 
-// Threat 77: a vault signs no tree of the log but the one that follows from the records it was given, under whatever key
-// and origin, and what it refused changes nothing.
+// Threat 77: a vault signs no tree of the log but the one that follows from the records it was given, under whatever
+// key and origin, and what it refused changes nothing.
 func TestThreat77VaultFollowsTheLog(t *testing.T) { onEachWay(t, followsTheLog) }
 
 func followsTheLog(t *testing.T, w way) {

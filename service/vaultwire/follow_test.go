@@ -54,7 +54,9 @@ func (l *ledger) add(names ...string) (e Extension, err error) {
 func TestLogFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &ledger{ends: map[string]chain.Place{}}
-		name := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("group:", rapid.IntRange(0, 12).Draw(t, "chain")) })
+		name := rapid.Custom(func(t *rapid.T) string {
+			return fmt.Sprint("group:", rapid.IntRange(0, 12).Draw(t, "chain"))
+		})
 		var logs []Log
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			e, err := l.add(rapid.SliceOfN(name, 1, 9).Draw(t, "records")...)
@@ -73,8 +75,8 @@ func TestLogFollows(t *testing.T) {
 	})
 }
 
-// Threat 77: records that are missing, changed, in another chain or order, or of another tree extend no log, and nothing
-// that is no part of a tree is taken for one.
+// Threat 77: records that are missing, changed, in another chain or order, or of another tree extend no log, and
+// nothing that is no part of a tree is taken for one.
 func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 	l := &ledger{ends: map[string]chain.Place{}}
 	first, err := l.add("group:a", "group:b", "group:c", "group:d", "group:a")
@@ -106,10 +108,11 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 	fewer := chain.Tree{}.With("group:a", chain.Place{Number: 2}).Part([]chain.Hash{a})
 	bytes := func(change func(raw []byte) []byte) []byte { return change(slices.Clone(e.Records)) }
 	for what, bad := range map[string]Extension{
-		"no records":             {Tree: e.Tree, Chains: e.Chains},
-		"no part":                {Tree: e.Tree, Records: e.Records},
-		"a part of one chain":    {Tree: e.Tree, Records: e.Records, Chains: before.Part([]chain.Hash{a})},
-		"the part after":         {Tree: e.Tree, Records: e.Records, Chains: l.chains.Part([]chain.Hash{a, chain.Key("group:e")})},
+		"no records":          {Tree: e.Tree, Chains: e.Chains},
+		"no part":             {Tree: e.Tree, Records: e.Records},
+		"a part of one chain": {Tree: e.Tree, Records: e.Records, Chains: before.Part([]chain.Hash{a})},
+		"the part after": {Tree: e.Tree, Records: e.Records,
+			Chains: l.chains.Part([]chain.Hash{a, chain.Key("group:e")})},
 		"a part and more":        {Tree: e.Tree, Records: e.Records, Chains: append(slices.Clone(whole), 0)},
 		"a part that breaks off": {Tree: e.Tree, Records: e.Records, Chains: whole[:len(whole)-1]},
 		"a tree of fewer chains": forged(fewer, "group:a", chain.Place{Number: 3}),
@@ -128,10 +131,14 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 			raw[39]--
 			return raw
 		})},
-		"other chains":  {Tree: Tree{e.Tree.Records, e.Tree.Root, first.Tree.Chains}, Records: e.Records, Chains: e.Chains},
-		"another root":  {Tree: Tree{e.Tree.Records, first.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains},
-		"another size":  {Tree: Tree{e.Tree.Records + 1, e.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains},
-		"a shorter one": {Tree: Tree{1, e.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains, Edge: e.Edge},
+		"other chains": {Tree: Tree{e.Tree.Records, e.Tree.Root, first.Tree.Chains}, Records: e.Records,
+			Chains: e.Chains},
+		"another root": {Tree: Tree{e.Tree.Records, first.Tree.Root, e.Tree.Chains}, Records: e.Records,
+			Chains: e.Chains},
+		"another size": {Tree: Tree{e.Tree.Records + 1, e.Tree.Root, e.Tree.Chains}, Records: e.Records,
+			Chains: e.Chains},
+		"a shorter one": {Tree: Tree{1, e.Tree.Root, e.Tree.Chains}, Records: e.Records,
+			Chains: e.Chains, Edge: e.Edge},
 		"its edge":      {Tree: e.Tree, Edge: e.Edge},
 		"the same size": {Tree: Tree{first.Tree.Records, first.Tree.Root, e.Tree.Chains}, Edge: first.Edge},
 		"more than any": {Tree: Tree{1<<62 + 1, e.Tree.Root, e.Tree.Chains}, Records: e.Records, Chains: e.Chains},

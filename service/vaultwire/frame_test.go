@@ -303,8 +303,8 @@ func FuzzReadFrame(f *testing.F) {
 	})
 }
 
-// Threat 77: however many questions begin, and never end, a vault takes no more memory for them than it has: or it would
-// be ended, and forget what it signed.
+// Threat 77: however many questions begin, and never end, a vault takes no more memory for them than it has: or it
+// would be ended, and forget what it signed.
 func TestThreat77QuestionsHaveBoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := semaphore.NewWeighted(questionMemory)
