@@ -340,7 +340,7 @@ func TestPartsThatAreNotOffered(t *testing.T) {
 }
 
 // While the service reads the names of a group for the first time, the client says so at once, and does not list the
-// group.
+// group. Where the service cannot read them, the group is listed.
 func TestPartsOfATreeThatIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	s := testkit.Start(t, testkit.Ours)
@@ -366,14 +366,6 @@ func TestPartsOfATreeThatIsNotBuilt(t *testing.T) {
 	if c, err := g.Child(t.Context(), "docs/x"); err != nil || c.File.Ref != want.Ref {
 		t.Errorf("%+v, %v", c, err)
 	}
-}
-
-// Where the service cannot read the names of a group, the group is listed.
-func TestPartsOfATreeThatCannotBeBuilt(t *testing.T) {
-	t.Parallel()
-	s := testkit.Start(t, testkit.Ours)
-	g, _ := inParts(t, s)
-	want := putText(t, g, "docs/x")
 	s.Answer(partPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = fmt.Fprintf(w, `{"error":"its names cannot be read","code":%q}`, wire.CodeUnsupported)

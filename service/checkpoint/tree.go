@@ -237,7 +237,8 @@ func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, state ledge
 			state.Apply(&r)
 			return addTo(fresh, r)
 		})
-		for name, end := range walk.Join(fork) {
+		walk.Join(fork)
+		for name, end := range fork.Moved() {
 			chains = chains.With(name, end.Place)
 		}
 		if err != nil {

@@ -40,15 +40,13 @@ func (w *Walk) Fork() *Walk {
 	return &Walk{Place: w.Place, ends: w.ends, moved: make(map[string]End)}
 }
 
-// Join moves w to the place of a fork of it, and returns the chains that moved. No other
-// fork of w may be used afterwards.
-func (w *Walk) Join(fork *Walk) map[string]End {
+// Join moves w to the place of a fork of it. No other fork of w may be used afterwards.
+func (w *Walk) Join(fork *Walk) {
 	if w.ends == nil {
 		w.ends = make(map[string]End)
 	}
 	maps.Copy(w.ends, fork.moved)
 	w.Place = fork.Place
-	return fork.moved
 }
 
 // Moved returns the chains that moved since the fork. The map belongs to the walk.
