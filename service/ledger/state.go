@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"strconv"
@@ -27,6 +28,8 @@ type State struct {
 	names map[string]*chain.Folders[string]
 	// trash has of the files those in the trash whose time ends, by the account that removed them, then by reference.
 	trash map[memberKey]map[string]*fileState
+	// claim is the fault of the first record of a retrieval that nobody may have made; nil = there is none.
+	claim error
 }
 
 type pendingState struct {
@@ -100,7 +103,7 @@ type trashState struct {
 }
 
 // Apply applies a record. [State.Compare] finds a record that contradicts earlier ones,
-// because no row fits it.
+// because no row fits it, and a retrieval that nobody may have made.
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
 		*s = State{Part: s.Part, accounts: map[string]*accountState{}, groups: map[string]*groupState{},
@@ -108,11 +111,32 @@ func (s *State) Apply(r *chain.Row) {
 			pending: map[string]pendingState{}, invites: map[string]inviteState{},
 			trash: map[memberKey]map[string]*fileState{}}
 	}
+	if r.Kind == chain.KindClaim && s.claim == nil {
+		s.claim = s.checkClaim(r)
+	}
 	s.applyToAccounts(r)
 	s.applyToInvites(r)
 	s.applyToGroup(r)
 	s.applyToFolder(r)
 	s.applyToFile(r)
+}
+
+// checkClaim checks that who retrieved a file was a member, and that the group had the file.
+func (s *State) checkClaim(r *chain.Row) error {
+	fault := ""
+	f := s.files[r.Ref]
+	switch a := s.accounts[r.Account]; {
+	case a == nil || a.disabled:
+		fault = "it is disabled, or there is no such account"
+	case s.members[memberKey{r.Group, r.Account}] == nil:
+		fault = "it is no member of the group"
+	case s.Part.has(r.Ref) && (f == nil || f.group != r.Group || f.deleted != nil):
+		fault = "the group has no such file"
+	default:
+		return nil
+	}
+	return fmt.Errorf("record %d: %w: account %q was given the key of file %q of group %q, and %s", r.Seq, ErrBroken,
+		r.Account, r.Ref, r.Group, fault)
 }
 
 func (s *State) applyToAccounts(r *chain.Row) {
