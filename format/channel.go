@@ -53,7 +53,8 @@ func (p *VaultPublic) NewChannel(to ChannelFor) (encapsulated []byte, c *Channel
 // binding give a channel whose keys nobody opens.
 func (s *VaultSecret) OpenChannel(from ChannelFor, encapsulated []byte) (*Channel, error) {
 	if len(encapsulated) != EncapsulatedBytes {
-		return nil, fmt.Errorf("open a channel: %d bytes, want %d: %w", len(encapsulated), EncapsulatedBytes, ErrCorrupt)
+		return nil, fmt.Errorf("open a channel of %d bytes: want %d: %w", len(encapsulated), EncapsulatedBytes,
+			ErrCorrupt)
 	}
 	kdf, aead := sealedKeySuite()
 	recipient, err := hpke.NewRecipient(encapsulated, s.private, kdf, aead, from.info())

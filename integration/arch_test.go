@@ -19,7 +19,7 @@ const module = "github.com/svcfs/svcfs/"
 var onlyIn = map[string][]string{
 	"github.com/hanwen/go-fuse/v2":           {"fs", "integration"},
 	"github.com/golang-jwt/jwt/v5":           {"service/vault", "sdk/internal/call"},
-	"github.com/hashicorp/golang-lru/v2":     {"cache"},
+	"github.com/hashicorp/golang-lru/v2":     {"cache", "service/vault"},
 	"modernc.org/sqlite":                     {"service/store", "integration/bench"},
 	"github.com/coreos/go-oidc/v3":           {"service/web"},
 	"github.com/chromedp/chromedp":           {"service/web", "integration"},

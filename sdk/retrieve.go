@@ -73,7 +73,7 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.claims.take(e.Ref),
 		Transfer: speaks.rawTransfer()}
-	r := &retrieval{c: c, entry: e, report: report,
+	r := &retrieval{c: c, group: g, entry: e, report: report,
 		sink: &hosted.Sink{Buf: b, Limit: c.cfg.mostSealed(e.Size), Recorded: e.Size != SizeUnknown}}
 	got, err := r.run(ctx, request)
 	if err != nil {
@@ -128,20 +128,27 @@ const deflateSlack = 1 << 10
 // retrieval is a retrieval of a file of format version 1.
 type retrieval struct {
 	c      *Client
+	group  GroupID
 	entry  Entry
 	report func(done, total int64)
 	sink   *hosted.Sink
 	// answer is without its data, which went into the sink while the answer was read. inline means that there was some.
 	answer wire.PrepareRetrieveResult
 	inline bool
+
+	channel *keyChannel // through which the key came; nil = in the clear
 }
 
 // run asks for the file, and opens it. A repetition is free: our service charges a claim id once, and the hosted
 // service charges nothing for a retrieval.
 func (r *retrieval) run(ctx context.Context, request wire.PrepareRetrieveRequest) (retrieved, error) {
-	ask := r.c.tools.call(wire.OpPrepareRetrieve, request, nil)
-	ask.Wait, ask.Long, ask.Progress, ask.Answer = call.AnswerTimes*r.c.cfg.Timeout, true, r.report, r.read
-	if err := r.c.calls.Do(ctx, ask); err != nil {
+	var err error
+	r.channel, err = r.c.vault.through(ctx, &request, func() error {
+		ask := r.c.tools.call(wire.OpPrepareRetrieve, request, nil)
+		ask.Wait, ask.Long, ask.Progress, ask.Answer = call.AnswerTimes*r.c.cfg.Timeout, true, r.report, r.read
+		return r.c.calls.Do(ctx, ask)
+	})
+	if err != nil {
 		return retrieved{}, err
 	}
 	return r.open(ctx)
@@ -170,9 +177,9 @@ func (r *retrieval) open(ctx context.Context) (retrieved, error) {
 		return retrieved{},
 			call.Malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
 	}
-	key, err := format.ParseKey(r.answer.Key)
+	key, err := r.channel.keyIn(&r.answer, r.group, r.entry.Ref)
 	if err != nil {
-		return retrieved{}, call.Malformed(err)
+		return retrieved{}, err
 	}
 	defer key.Wipe()
 	if err := r.fetch(ctx, meta); err != nil {

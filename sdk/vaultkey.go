@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -22,6 +23,14 @@ type vaultKey struct {
 	service  string // contract id of the service. A lie here makes a key that no vault opens
 	public   *format.VaultPublic
 	verified time.Time
+
+	channel func() (*keyChannel, error) // begun once it is needed
+}
+
+// keyChannel is the way on which keys of files come from the vault.
+type keyChannel struct {
+	asks wire.KeyChannel
+	open *format.Channel
 }
 
 // vault is what a client knows of the vault of its service.
@@ -55,6 +64,55 @@ func (v *vault) current(ctx context.Context) (*vaultKey, error) {
 		return v.newer(ctx)
 	}
 	return v.verify(ctx, caps)
+}
+
+// through asks for the key of a file with do, through a channel if the service has them, once more if the epoch of the
+// channel ended. It returns the channel, nil for none.
+func (v *vault) through(ctx context.Context, request *wire.PrepareRetrieveRequest,
+	do func() error) (channel *keyChannel, err error) {
+	caps, err := v.c.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !caps.TakesSealed() || !caps.Vault.Channels {
+		return nil, do()
+	}
+	key, err := v.current(ctx)
+	for again := false; err == nil; again = true {
+		if channel, err = key.channel(); err != nil {
+			return nil, err
+		}
+		request.Channel = &channel.asks
+		if err = do(); again || codeOf(err) != wire.CodeEpoch {
+			return channel, err
+		}
+		key, err = v.newer(ctx)
+	}
+	return nil, err
+}
+
+// keyIn is the key of a file in an answer to a request with a channel; nil = without. What cannot be the key is
+// malformed.
+func (k *keyChannel) keyIn(a *wire.PrepareRetrieveResult, g GroupID, ref Ref) (key *format.Key, err error) {
+	if k == nil {
+		key, err = format.ParseKey(a.Key)
+	} else {
+		key, err = k.open.Open(string(g), string(ref), a.SealedKey)
+	}
+	if err != nil {
+		return nil, call.Malformed(err)
+	}
+	return key, nil
+}
+
+// begin begins a channel to the vault.
+func (k *vaultKey) begin(account AccountID) (*keyChannel, error) {
+	to := format.ChannelFor{Service: k.service, Account: string(account), Epoch: k.stated.Epoch}
+	encapsulated, channel, err := k.public.NewChannel(to)
+	if err != nil {
+		return nil, err
+	}
+	return &keyChannel{wire.KeyChannel{Epoch: to.Epoch, Encapsulated: encapsulated}, channel}, nil
 }
 
 // newer asks the service for the key of the vault again. After an error the known one stays.
@@ -123,6 +181,7 @@ func (v *vault) verify(ctx context.Context, caps wire.Capabilities) (*vaultKey, 
 		return nil, refuseVault("it is number %d, and number %d was seen before", k.stated.Epoch, seen)
 	}
 	v.c.memory.SawVault(k.stated.Epoch)
+	k.channel = sync.OnceValues(func() (*keyChannel, error) { return k.begin(v.c.account) })
 	v.mu.Lock()
 	v.key = k
 	v.mu.Unlock()

@@ -31,9 +31,11 @@ func TestFrozenVectorsAreRead(t *testing.T) {
 	}
 	s.Answer(wire.PathTools+wire.OpPrepareRetrieve, func(w http.ResponseWriter, r *http.Request) {
 		var req wire.PrepareRetrieveRequest
-		_ = json.NewDecoder(r.Body).Decode(&req)
+		asked, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(asked, &req)
 		v := vectors[req.IPFSHash]
-		_ = json.NewEncoder(w).Encode(map[string]any{"result": wire.PrepareRetrieveResult{IPFSHash: req.IPFSHash, GroupID: req.GroupID, Key: v.Key, Format: v.Format,
+		_ = json.NewEncoder(w).Encode(map[string]any{"result": wire.PrepareRetrieveResult{IPFSHash: req.IPFSHash,
+			GroupID: req.GroupID, SealedKey: s.SealedKey(r, asked, v.Key), Format: v.Format,
 			DataURL: wire.PathBlocks + req.IPFSHash, DataSize: int64(len(data[req.IPFSHash])), TilesURL: wire.PathTiles + req.IPFSHash,
 			Manifest: base64.StdEncoding.EncodeToString(v.Manifest)}})
 	})

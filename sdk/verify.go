@@ -73,7 +73,8 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // computes the hash of each record and checks that the tree of the newest checkpoint holds
 // it. It checks that this checkpoint continues the one seen before. It checks that
 // [Group.List] lists exactly the files of these records, and that the root of names that the
-// service signs is the one that they give.
+// service signs is the one that they give. The report has what the vault of the service counted: whether each key that
+// it gave out has a record.
 //
 // Verify is free. Members only; it needs the API key. Errors: [ErrCorrupt] for a history
 // that must not be believed, [ErrUnsupported] at a service without signed checkpoints,
@@ -123,7 +124,7 @@ func (g Group) verifyLedger(ctx context.Context) (report proof.Report, err error
 	if err != nil {
 		return report, g.c.log.refusal(ctx, log, err)
 	}
-	report.Size, report.Root = now.N, now.Hash.String()
+	report.Size, report.Root, report.Opens = now.N, now.Hash.String(), now.Opens
 	g.c.memory.Checkpoint(now.Note, now.N)
 	return report, nil
 }

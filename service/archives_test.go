@@ -371,6 +371,7 @@ func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 	fifth := second.imports(t, service.Config{}, second.exports())
 	a, err1 := fourth.svc.AuditReport(t.Context())
 	b, err2 := fifth.svc.AuditReport(t.Context())
+	a.Opens, b.Opens = wire.Opens{}, wire.Opens{} // of two vaults
 	if errors.Join(err1, err2) != nil || a != b || a.Signed != a.Records {
 		t.Errorf("the trees are %v and %v, %v, %v", a, b, err1, err2)
 	}

@@ -97,7 +97,7 @@ func (r *running) verifies(group string, rows []wire.TransactionRow, proof wire.
 	root, err1 := tlog.ParseHash(strings.TrimPrefix(lines[3], wire.ChainsLine))
 	size, err2 := strconv.ParseInt(lines[1], 10, 64)
 	all, err3 := tlog.ParseHash(lines[2])
-	if err1 != nil || err2 != nil || err3 != nil || len(lines) != 5 {
+	if err1 != nil || err2 != nil || err3 != nil || len(lines) != 6 {
 		r.t.Fatalf("checkpoint %q", opened.Text)
 	}
 	if in := proof.Chain; in == nil {

@@ -430,6 +430,12 @@ func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
 	check("tree gone")
 }
 
+// treeOf is a checkpoint without what its vault counted, and its signature.
+func treeOf(checkpoint string) string {
+	tree, _, _ := strings.Cut(checkpoint, wire.OpensLine)
+	return tree
+}
+
 // Trees come out the same wherever they are computed: in another process over
 // the same directory, after a restart, after a crash between two writes, and
 // from nothing.
@@ -447,7 +453,7 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 	register(3)
 	t.Run("all processes sign the same", func(t *testing.T) {
 		_, one := r.get("/tlog/checkpoint")
-		if _, two := other.get("/tlog/checkpoint"); one != two || one == "" {
+		if _, two := other.get("/tlog/checkpoint"); treeOf(one) != treeOf(two) || one == "" {
 			t.Errorf("two processes sign\n%s\n%s", one, two)
 		}
 		if r.database != "" { // another machine has the master key and the database
@@ -460,7 +466,7 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, three := there.again().get("/tlog/checkpoint"); three != one {
+			if _, three := there.again().get("/tlog/checkpoint"); treeOf(three) != treeOf(one) {
 				t.Errorf("another machine signs\n%s\n%s", three, one)
 			}
 		}

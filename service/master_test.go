@@ -141,8 +141,8 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 
 // unwrapWith unwraps with the keys a thief has, without the database.
 func unwrapWith(k *keys.Keys, ref string, wrapped []byte) error {
-	_, err := k.OpenFile(context.Background(), vaultwire.WrappedKey{Wrapped: wrapped,
-		Binding: vaultwire.Binding{Group: "g", Ref: ref, Version: 1}})
+	_, err := k.Check(context.Background(), vaultwire.Check{WrappedKey: vaultwire.WrappedKey{Wrapped: wrapped,
+		Binding: vaultwire.Binding{Group: "g", Ref: ref, Version: 1}}})
 	return err
 }
 

@@ -21,7 +21,8 @@ func newAudit(s *settings) *cobra.Command {
 		Args: noArgs,
 		Long: "Check the hash chain of the ledger, and compare it with the newest signed checkpoint. The first bad " +
 			"row is\n" +
-			"named, and the exit code is 7.",
+			"named, and the exit code is 7. It is 7, too, if the vault gave out keys of files without a\n" +
+			"record in the ledger.",
 		Example: "  svcd audit --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			report, err := svc.AuditReport(ctx)
@@ -35,9 +36,13 @@ func newAudit(s *settings) *cobra.Command {
 			fmt.Fprintf(s.stdout, "ledger: %d records, chain intact\n", report.Records)
 			if report.Signed < 0 {
 				fmt.Fprintln(s.stdout, "checkpoint: none was signed in this data directory yet")
-			} else {
-				fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\nverifier key: %s\n",
-					report.Signed, report.Root, report.Key)
+				return nil
+			}
+			fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\nverifier key: %s\nkeys: %s\n",
+				report.Signed, report.Root, report.Key, cli.OpensText(report.Opens))
+			if err := cli.UnrecordedError(report.Opens); err != nil {
+				return cli.Refuse(cli.ExitProof, "find out who asked svcvault for them; if PostgreSQL lost commits on "+
+					"its way to a standby, restart svcvault", err)
 			}
 			return nil
 		}),

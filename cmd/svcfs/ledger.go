@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -92,9 +93,18 @@ func (a *app) verifyLedger(ctx context.Context, g sdk.Group) error {
 		a.ui.notice("neither HOME nor XDG_STATE_HOME is set: nothing is remembered for the next check")
 	}
 	if a.asJSON {
-		return a.printJSON(report)
+		if err := a.printJSON(report); err != nil {
+			return err
+		}
+	} else {
+		a.printReport(report)
 	}
-	a.printReport(report)
+	if report.Opens == nil {
+		return nil
+	}
+	if err := cli.UnrecordedError(*report.Opens); err != nil {
+		return refuse(exitProof, "ask the operator who was given these keys", err)
+	}
 	return nil
 }
 
@@ -115,11 +125,16 @@ func (a *app) printReport(r proof.Report) {
 	if r.Names != "" {
 		names = "root " + r.Names + ", which these records give"
 	}
+	keys := "the service does not count those that it gives out"
+	if r.Opens != nil {
+		keys = cli.OpensText(*r.Opens)
+	}
 	a.printPairs(
 		[2]string{"verified", plural(r.Rows, "record") + " of this group"},
 		[2]string{"view", view},
 		[2]string{"names", names},
 		[2]string{"signed", plural(int(r.Size), "record") + " of the whole ledger, root " + r.Root},
+		[2]string{"keys", keys},
 		[2]string{"before", before},
 		[2]string{"log", escapeText(r.Origin)},
 		[2]string{"key", escapeText(r.Key) + " (" + trust + ")"},

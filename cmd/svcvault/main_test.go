@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -117,14 +118,16 @@ func TestSupervised(t *testing.T) {
 	_, err = c.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows})
 	must(t, err)
 	owner := vaultwire.Binding{Group: "g", Ref: "r", Version: 1}
-	wrapped, err := c.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: owner, Key: make([]byte, vaultwire.KeyBytes)})
+	wrapped, err := c.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: owner,
+		Key: bytes.Repeat([]byte{7}, vaultwire.KeyBytes)})
 	must(t, err)
 
 	first := proctest.Child(t, b.Process.Pid)
 	must(t, syscall.Kill(b.Process.Pid, syscall.SIGTERM))
 	must(t, syscall.Kill(first, syscall.SIGINT))
 	unwrap := func() error {
-		_, err := c.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: owner, Wrapped: wrapped.Wrapped})
+		_, err := c.Check(t.Context(), vaultwire.Check{
+			WrappedKey: vaultwire.WrappedKey{Binding: owner, Wrapped: wrapped.Wrapped}})
 		return err
 	}
 	must(t, unwrap())

@@ -68,9 +68,10 @@ func (l *Log) Origin() string { return l.signer.Name() }
 // Checkpoint is a verified checkpoint.
 type Checkpoint struct {
 	tlog.Tree
-	Chains    chain.Hash // root of the tree of chains
-	HasChains bool       // the line of that root is there
-	Note      string     // the signed text with its signatures
+	Chains    chain.Hash  // root of the tree of chains
+	HasChains bool        // the line of that root is there
+	Opens     *wire.Opens // of the vault that signed it; nil = it says nothing
+	Note      string      // the signed text with its signatures
 }
 
 // maxRecords bounds the size of a tree: package tlog does not terminate for sizes near
@@ -111,14 +112,19 @@ func (l *Log) read(raw string, by ...note.Verifier) (c Checkpoint, err error) {
 	}
 	c = Checkpoint{Tree: body, Note: raw}
 	for _, line := range lines[3:] {
-		root, ok := strings.CutPrefix(line, wire.ChainsLine)
-		if !ok {
-			continue
+		makesSense := true
+		switch root, isChains := strings.CutPrefix(line, wire.ChainsLine); {
+		case isChains:
+			makesSense = !c.HasChains && decodeHash(root, &c.Chains) == nil
+			c.HasChains = true
+		case strings.HasPrefix(line, wire.OpensLine):
+			opens, err := wire.ParseOpens(line)
+			makesSense = c.Opens == nil && err == nil
+			c.Opens = &opens
 		}
-		if c.HasChains || decodeHash(root, &c.Chains) != nil {
+		if !makesSense {
 			return c, refuse(0, "the checkpoint makes no sense: %q", line)
 		}
-		c.HasChains = true
 	}
 	return c, nil
 }

@@ -289,6 +289,9 @@ func TestThreat6CheckpointsThatMakeNoSense(t *testing.T) {
 	root := h.root().String()
 	for _, text := range []string{"", "\n", origin + "\n", origin + "\n3\n", origin + "\n-1\n" + root + "\n", origin + "\n03\n" + root + "\n",
 		origin + "\nthree\n" + root + "\n", origin + "\n3\nAAAA\n", origin + "\n9223372036854775808\n" + root + "\n",
+		origin + "\n3\n" + root + "\nsvc-opens 1 2 3\n", origin + "\n3\n" + root + "\nsvc-opens 1 2 3 -4\n",
+		origin + "\n3\n" + root + "\nsvc-opens 1 2 3 4 \n",
+		origin + "\n3\n" + root + "\nsvc-opens 1 2 3 4\nsvc-opens 1 2 3 4\n",
 		"elsewhere\n3\n" + root + "\n", origin + "\n9223372036854775807\n" + root + "\n", origin + "\n0\n" + root + "\n"} {
 		fetch := func(ctx context.Context, path string) ([]byte, error) {
 			if path == "checkpoint" {

@@ -1,5 +1,7 @@
 package proof
 
+import "github.com/svcfs/svcfs/sdk/wire"
+
 // Report is the result of [sdk.Group.Verify].
 type Report struct {
 	Rows   int    `json:"rows"`   // records of the group that this account may see; each is in the signed tree
@@ -13,6 +15,8 @@ type Report struct {
 	// Names is the signed root of the living names of the group, in hex, which these records give; "" = the service
 	// signs none.
 	Names string `json:"names,omitempty"`
+	// Opens is what the vault of the service counted, in the checkpoint; nil = the service does not say.
+	Opens *wire.Opens `json:"opens,omitempty"`
 	// Witness is the verifier key of the required witness, which signed too; "" = no
 	// witness is required.
 	Witness string `json:"witness,omitempty"`

@@ -163,6 +163,16 @@ type PrepareRetrieveRequest struct {
 	// [PrepareRetrieveResult].FirstBlocks sealed blocks, one after the other. An answer without blocks
 	// may be plain JSON: one block is longer, the first cannot be read, or the file has another format.
 	FirstBytes int64 `json:"first_bytes,omitempty"`
+	// Channel (ours) has the key of the file come sealed, where [Vault].Channels says that the service does that. An
+	// epoch that ended is [CodeEpoch], before anything is charged.
+	Channel *KeyChannel `json:"channel,omitempty"`
+}
+
+// KeyChannel is how keys of files come to a client without anybody between the vault and it who sees them: see
+// format.Channel.
+type KeyChannel struct {
+	Epoch        int64  `json:"epoch"`        // of the key of the vault
+	Encapsulated []byte `json:"encapsulated"` // format.EncapsulatedBytes, in standard base64
 }
 
 const (
@@ -175,11 +185,13 @@ const (
 // TransferRaw is the value of [PrepareRetrieveRequest].Transfer.
 const TransferRaw = "raw"
 
-// PrepareRetrieveResult answers a [PrepareRetrieveRequest]. Exactly one of EncryptedB64 and
-// DataURL is set. DataURL is a path on the MCP address that needs the same Bearer token.
+// PrepareRetrieveResult answers a [PrepareRetrieveRequest]. Key is empty for a request with a channel: then SealedKey
+// has format.ChannelKeyBytes. Exactly one of EncryptedB64 and DataURL is set. DataURL is a path on the MCP address that
+// needs the same Bearer token.
 // Format is an object, or null for a v0 blob.
 type PrepareRetrieveResult struct {
 	Key          string          `json:"key"`
+	SealedKey    []byte          `json:"sealed_key,omitempty"` // in standard base64; ours
 	EncryptedB64 string          `json:"encrypted_b64,omitempty"`
 	IPFSHash     string          `json:"ipfs_hash"`
 	Location     string          `json:"location"`

@@ -121,10 +121,10 @@ type LivingResult struct {
 const ChainsLine = "svc-chains "
 
 // CheckpointText is the text of a checkpoint (c2sp.org/tlog-checkpoint) that a log signs: its name, the number of
-// records, the root of their tree, and that of the tree of chains.
-func CheckpointText(origin string, records int64, root, chains chain.Hash) string {
-	return fmt.Sprintf("%s\n%d\n%s\n%s%s\n", origin, records, base64.StdEncoding.EncodeToString(root[:]), ChainsLine,
-		base64.StdEncoding.EncodeToString(chains[:]))
+// records, the root of their tree, that of the tree of chains, and what its vault counted.
+func CheckpointText(origin string, records int64, root, chains chain.Hash, opens Opens) string {
+	return fmt.Sprintf("%s\n%d\n%s\n%s%s\n%s", origin, records, base64.StdEncoding.EncodeToString(root[:]), ChainsLine,
+		base64.StdEncoding.EncodeToString(chains[:]), opens.Line())
 }
 
 // ChainInclusion proves the end of a chain at the time of a checkpoint.

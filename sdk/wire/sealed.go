@@ -65,6 +65,8 @@ const (
 // Vault is what a service says of the vault that keeps its keys, in [Capabilities].
 type Vault struct {
 	VaultKey
+	// Channels says that keys of files are given out through [KeyChannel].
+	Channels bool `json:"channels"`
 	// Measurement is hex SHA-256 of the program that keeps the keys: svcvault, whose digest a release publishes.
 	Measurement string `json:"measurement"`
 	// Evidence is what shows that Measurement is true. Clients pass over kinds that they do not know.

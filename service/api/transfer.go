@@ -212,9 +212,12 @@ func oneRange(r *http.Request) {
 
 // retrieved is the answer of a retrieval, without content.
 func retrieved(req wire.PrepareRetrieveRequest, stored files.Stored) wire.PrepareRetrieveResult {
-	return wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash,
-		GroupID: req.GroupID,
-		Format:  stored.Format, Fee: stored.Fee.String()}
+	out := wire.PrepareRetrieveResult{SealedKey: stored.Key.Sealed, IPFSHash: req.IPFSHash, Location: req.IPFSHash,
+		GroupID: req.GroupID, Format: stored.Format, Fee: stored.Fee.String()}
+	if stored.Key.Clear != nil {
+		out.Key = stored.Key.Clear.Base64()
+	}
+	return out
 }
 
 // resultOf encodes the answer of a retrieval for the generation that asks.

@@ -222,17 +222,18 @@ func (l *Log) SignEpoch(ctx context.Context, tx *store.Tx, e vaultwire.Epoch) (s
 	if err != nil {
 		return nil, err
 	}
-	return newest(keys).Sign(ctx, vaultwire.Sign{Origin: l.origin, Epoch: &e})
+	signed, err := newest(keys).Sign(ctx, vaultwire.Sign{Origin: l.origin, Epoch: &e})
+	return signed.Signature, err
 }
 
 // state signs a statement now.
 func (l *Log) state(ctx context.Context, key Key, s chain.Stated) (head wire.ChainHead, err error) {
 	s.TimeNS = l.now().UnixNano()
-	signature, err := key.Sign(ctx, vaultwire.Sign{Origin: l.origin, Statement: &s})
+	signed, err := key.Sign(ctx, vaultwire.Sign{Origin: l.origin, Statement: &s})
 	if err != nil {
 		return head, fmt.Errorf("sign the end of a chain: %w", err)
 	}
 	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]),
 		Timestamp: strconv.FormatInt(s.TimeNS, 10),
-		Signature: base64.StdEncoding.EncodeToString(signature)}, nil
+		Signature: base64.StdEncoding.EncodeToString(signed.Signature)}, nil
 }

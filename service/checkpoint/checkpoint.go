@@ -71,6 +71,7 @@ type Checkpoint struct {
 	Origin string // which log: the note's first line
 	tlog.Tree
 	Chains chain.Hash // root of the tree of chains
+	Opens  wire.Opens // of the vault that signed it
 	Note   []byte     // as it is served; nil when nothing was signed yet
 
 	// tree has the root Chains; nil in one that was read and not compared yet.
@@ -84,8 +85,8 @@ type Key interface {
 	Version() int64
 	Public() ed25519.PublicKey
 	// Sign signs with this version of the key.
-	Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error)
-	// Extend and NewestTree are those of [vaultwire.Vault].
+	Sign(ctx context.Context, q vaultwire.Sign) (vaultwire.Signed, error)
+	// The others are those of [vaultwire.Vault].
 	Extend(ctx context.Context, e vaultwire.Extension) error
 	NewestTree(ctx context.Context) (vaultwire.Tree, error)
 }
@@ -309,9 +310,9 @@ func (l *Log) load(keys []Key) (Checkpoint, error) {
 	return c, nil
 }
 
-// text is the body of a checkpoint: origin, size, root, root of the tree of chains.
+// text is the body of a checkpoint: origin, size, root, root of the tree of chains, counts of keys.
 func (c Checkpoint) text() string {
-	return wire.CheckpointText(c.Origin, c.N, chain.Hash(c.Hash), c.Chains)
+	return wire.CheckpointText(c.Origin, c.N, chain.Hash(c.Hash), c.Chains, c.Opens)
 }
 
 // parse reads a checkpoint that key signed, under whatever origin it has.
@@ -330,16 +331,19 @@ func parse(raw []byte, key ed25519.PublicKey) (Checkpoint, error) {
 		return Checkpoint{}, err
 	}
 	c := Checkpoint{Origin: origin, Note: raw}
-	lines := strings.SplitN(opened.Text, "\n", 4)
-	if len(lines) < 4 {
+	lines := strings.SplitN(opened.Text, "\n", 5)
+	if len(lines) < 5 {
 		return c, errors.New("it has too few lines")
 	}
 	if c.N, err = strconv.ParseInt(lines[1], 10, 64); err != nil {
 		return c, errors.New("its size is not a number")
 	}
-	root, err := tlog.ParseHash(strings.TrimSuffix(strings.TrimPrefix(lines[3], wire.ChainsLine), "\n"))
+	root, err := tlog.ParseHash(strings.TrimPrefix(lines[3], wire.ChainsLine))
 	if err != nil {
 		return c, errors.New("its root of chains is not a hash")
+	}
+	if c.Opens, err = wire.ParseOpens(strings.TrimSuffix(lines[4], "\n")); err != nil {
+		return c, fmt.Errorf("its counts of keys: %w", err)
 	}
 	c.Chains = chain.Hash(root)
 	if c.Hash, err = tlog.ParseHash(lines[2]); err != nil || c.text() != opened.Text {
@@ -362,11 +366,11 @@ func verifierKey(origin string, key Key) (string, error) {
 	return note.NewEd25519VerifierKey(origin, key.Public())
 }
 
-// signer signs one note.
+// signer has the signature of one note.
 type signer struct {
 	note.Verifier
-	text string // the verifier key
-	sign func() ([]byte, error)
+	text   string // the verifier key
+	signed vaultwire.Signed
 }
 
 func newSigner(ctx context.Context, key Key, q vaultwire.Sign) (*signer, error) {
@@ -378,8 +382,9 @@ func newSigner(ctx context.Context, key Key, q vaultwire.Sign) (*signer, error) 
 	if err != nil {
 		return nil, fmt.Errorf("name the log %q: %w", q.Origin, err)
 	}
-	return &signer{v, text, func() ([]byte, error) { return key.Sign(ctx, q) }}, nil
+	signed, err := key.Sign(ctx, q)
+	return &signer{v, text, signed}, err
 }
 
-// Sign signs the note, whose text the vault writes too.
-func (s *signer) Sign([]byte) ([]byte, error) { return s.sign() }
+// Sign gives the signature of the note, whose text the vault wrote too.
+func (s *signer) Sign([]byte) ([]byte, error) { return s.signed.Signature, nil }

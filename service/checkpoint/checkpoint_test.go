@@ -80,9 +80,10 @@ func (k keyOf) Public() ed25519.PublicKey {
 
 func (keyOf) Version() int64 { return 1 }
 
-func (k keyOf) Sign(_ context.Context, q vaultwire.Sign) ([]byte, error) {
-	text, err := q.Text(nil, time.Now())
-	return ed25519.Sign(ed25519.PrivateKey(k), text), err
+func (k keyOf) Sign(_ context.Context, q vaultwire.Sign) (s vaultwire.Signed, err error) {
+	text, err := q.Text(nil, s.Opens, time.Now())
+	s.Signature = ed25519.Sign(ed25519.PrivateKey(k), text)
+	return s, err
 }
 
 func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {

@@ -42,10 +42,10 @@ func (f *following) Extend(_ context.Context, e vaultwire.Extension) (err error)
 	return err
 }
 
-func (f *following) Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error) {
+func (f *following) Sign(ctx context.Context, q vaultwire.Sign) (vaultwire.Signed, error) {
 	f.comes("sign")
 	if q.Tree != nil && *q.Tree != f.log.Tree {
-		return nil, vaultwire.ErrNotFollowing
+		return vaultwire.Signed{}, vaultwire.ErrNotFollowing
 	}
 	return f.keyOf.Sign(ctx, q)
 }

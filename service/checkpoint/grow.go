@@ -216,6 +216,7 @@ func (l *Log) sign(ctx context.Context, file *os.File, t vaultwire.Tree, keys []
 	if err != nil {
 		return err
 	}
+	c.Opens = s.signed.Opens
 	if c.Note, err = note.Sign(&note.Note{Text: c.text()}, s); err != nil {
 		return fmt.Errorf("sign checkpoint: %w", err)
 	}

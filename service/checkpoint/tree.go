@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -162,7 +163,8 @@ type Report struct {
 	Records int64 // in the ledger, chain intact
 	Signed  int64 // of them below the newest checkpoint; -1 = nothing was signed here
 	Root    string
-	Key     string // verifier key of the checkpoint; "" = nothing was signed here
+	Key     string     // verifier key of the checkpoint; "" = nothing was signed here
+	Opens   wire.Opens // in the checkpoint
 }
 
 // FilesAtOnce is how many files an audit replays at once: some 100 MB.
@@ -215,7 +217,7 @@ func (l *Log) Audit(ctx context.Context, filesAtOnce int64) (Report, error) {
 	if err != nil {
 		return Report{Records: walk.Place + waiting, Signed: signed.N}, err
 	}
-	report := Report{Records: walk.Place + waiting, Signed: signed.N, Root: signed.Hash.String()}
+	report := Report{Records: walk.Place + waiting, Signed: signed.N, Root: signed.Hash.String(), Opens: signed.Opens}
 	if signed.Note == nil {
 		report.Signed = -1
 		return report, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaultwire"
@@ -26,7 +27,7 @@ import (
 
 // Stored is the ciphertext of a file with its key.
 type Stored struct {
-	Key      *format.Key
+	Key      keys.FileKey
 	Format   json.RawMessage
 	BlobID   string
 	BlobSize int64
@@ -101,7 +102,6 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		if err := f.readAgain(ctx, row); err != nil {
 			return s, f.unlessDeleted(ctx, account, req, err)
 		}
-		f.unread.forget(account, req.IPFSHash) // this retrieval is still free
 	}
 	if row.content != "" {
 		s.InBlocks, err = f.openWithEdges(ctx, account, req, row)
@@ -111,24 +111,65 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 	if err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
+	channel := f.channelOf(account, req)
+	check := vaultwire.Check{WrappedKey: row.key(req.GroupID, req.IPFSHash), Channel: channel}
+	if _, err := f.keys.CheckKey(ctx, f.store, check); err != nil {
+		return s, f.unlessDeleted(ctx, account, req, refusedChannel(req.Channel, err))
+	}
 	asks := func() []store.Ask {
 		return []store.Ask{groups.AskFor(req.GroupID, account), askFile(req), askClaim(account, req),
 			ledger.AskBalance(account), ledger.AskEnd(chain.Of(chain.KindClaim, account, req.GroupID))}
 	}
+	var claim chain.Row
 	err = f.store.Write(ctx, ledger.In(req.GroupID, account).Asking(asks), func(tx *store.Tx) error {
-		row, err := getFile(ctx, tx, account, req)
-		if err != nil {
+		if row, err = getFile(ctx, tx, account, req); err != nil {
 			return err
 		}
-		if s.Key, err = f.keys.FileKey(ctx, tx, row.key(req.GroupID, req.IPFSHash)); err != nil {
+		if isPaid {
+			claim, err = f.ledger.Free(ctx, tx, chain.KindClaim, 1, claimOf(account, req))
 			return err
 		}
-		if !isPaid {
-			s.Fee, err = f.claim(ctx, tx, account, req)
-		}
+		s.Fee, claim, err = f.claim(ctx, tx, account, req)
 		return err
 	})
-	return s, err
+	if err != nil {
+		return s, err
+	}
+	// Only now, that the ledger has the record: no key is given out without.
+	open := vaultwire.OpenFile{WrappedKey: row.key(req.GroupID, req.IPFSHash), Claim: claim.Record, Channel: channel}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyPatience) // it is paid
+	defer cancel()
+	if s.Key, err = f.keys.FileKey(ctx, f.store, open); err != nil {
+		f.unread.note(account, req.IPFSHash, true)
+		return s, refusedChannel(req.Channel, err)
+	}
+	if isPaid {
+		f.unread.given(account, req.IPFSHash, row.content == "")
+	}
+	return s, nil
+}
+
+// channelOf is the way of the key to the client; nil = in the clear.
+func (f *Files) channelOf(account string, req wire.PrepareRetrieveRequest) *vaultwire.Channel {
+	if req.Channel == nil {
+		return nil
+	}
+	to := format.ChannelFor{Service: f.config.ContractID, Account: account, Epoch: req.Channel.Epoch}
+	return &vaultwire.Channel{For: to, Encapsulated: req.Channel.Encapsulated}
+}
+
+// refusedChannel is the refusal of a channel, or err, which has another reason.
+func refusedChannel(c *wire.KeyChannel, err error) error {
+	switch {
+	case c == nil:
+		return err
+	case errors.Is(err, vaultwire.ErrEpoch), errors.Is(err, vaultwire.ErrUnknownKey):
+		return endedEpoch(c.Epoch)
+	case errors.Is(err, vaultwire.ErrSealed):
+		return fault.New(wire.CodeValidation, "channel: want the %d bytes of an encapsulated secret, in base64",
+			format.EncapsulatedBytes)
+	}
+	return err
 }
 
 func askClaim(account string, req wire.PrepareRetrieveRequest) store.Ask {
@@ -136,28 +177,33 @@ func askClaim(account string, req wire.PrepareRetrieveRequest) store.Ask {
 		Args: []any{account, req.ClaimID, req.IPFSHash}}
 }
 
-// claim charges a retrieval once per claim id.
+// claim charges a retrieval once per claim id, and returns the record of it: each opens the key once, and the others
+// are free changes.
 func (f *Files) claim(ctx context.Context, tx *store.Tx, account string,
-	req wire.PrepareRetrieveRequest) (wire.Amount, error) {
+	req wire.PrepareRetrieveRequest) (fee wire.Amount, record chain.Row, err error) {
 	if req.ClaimID != "" {
 		var at int64
 		err := tx.Ask(ctx, askClaim(account, req)).Scan(&at)
 		if err == nil && f.ledger.Now().Sub(time.Unix(0, at)) < claimLife {
-			return wire.Amount{}, nil
+			record, err = f.ledger.Free(ctx, tx, chain.KindClaim, 1, claimOf(account, req))
+			return fee, record, err
 		}
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return wire.Amount{}, fmt.Errorf("read claim: %w", err)
+			return fee, record, fmt.Errorf("read claim: %w", err)
 		}
 	}
-	fee := f.ledger.Fee(ledger.ActionRetrieve)
-	_, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, chain.Record{Kind: chain.KindClaim, Account: account,
-		Group: req.GroupID, Ref: req.IPFSHash})
+	record, err = f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, claimOf(account, req))
+	fee = f.ledger.Fee(ledger.ActionRetrieve)
 	if err != nil || req.ClaimID == "" {
-		return fee, err
+		return fee, record, err
 	}
-	return fee, tx.Do(ctx, "keep claim", `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
-		ON CONFLICT (account, claim_id, ref) DO UPDATE
+	return fee, record, tx.Do(ctx, "keep claim", `INSERT INTO claims (account, claim_id, ref, time_ns)
+		VALUES (?, ?, ?, ?) ON CONFLICT (account, claim_id, ref) DO UPDATE
 		SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, f.ledger.Now().UnixNano())
+}
+
+func claimOf(account string, req wire.PrepareRetrieveRequest) chain.Record {
+	return chain.Record{Kind: chain.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash}
 }
 
 // file is the part of a row that a retrieval needs.

@@ -96,7 +96,7 @@ func (f *Files) verify(ctx context.Context, group, ref, content string, row file
 	if content != "" {
 		return f.verifyBlocks(ctx, ref, content, row.format, key, parts)
 	}
-	if _, err := f.checkKey(ctx, vaultwire.Check{WrappedKey: key}); err != nil {
+	if _, err := f.keys.CheckKey(ctx, f.store, vaultwire.Check{WrappedKey: key}); err != nil {
 		return err
 	}
 	if row.blob.ID == ref {
@@ -111,14 +111,6 @@ func (f *Files) verify(ctx context.Context, group, ref, content string, row file
 		return nil
 	}
 	return checkSum(r, row.blob)
-}
-
-func (f *Files) checkKey(ctx context.Context, q vaultwire.Check) (a vaultwire.Checked, err error) {
-	err = f.store.Look(ctx, func(tx *store.Tx) (err error) {
-		a, err = f.keys.CheckKey(ctx, tx, q)
-		return err
-	})
-	return a, err
 }
 
 func checkSum(r io.Reader, want blob.Info) error {

@@ -118,7 +118,7 @@ func (f *Files) verifyBlocks(ctx context.Context, ref, content, stated string, k
 		for i := range runs {
 			q.Parts = append(q.Parts, runs[i].Key[:]...)
 		}
-		checked, err := f.checkKey(ctx, q)
+		checked, err := f.keys.CheckKey(ctx, f.store, q)
 		if err != nil {
 			return err
 		}

@@ -42,6 +42,8 @@ const (
 	UploadLife = 300 * time.Second
 	// claimLife is how long a claim may be repeated without a second fee.
 	claimLife = time.Hour
+	// keyPatience is how long the vault may take to give a key that is paid.
+	keyPatience = 20 * time.Second
 	// MaxFilename is the longest recorded name, in bytes: a path of components.
 	MaxFilename = names.MaxPathBytes
 	// maxContentType is the longest recorded type, in bytes (RFC 6838 section 4.2).

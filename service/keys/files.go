@@ -50,7 +50,7 @@ func (k *Keys) WrapKey(ctx context.Context, tx *store.Tx, root int64, b vaultwir
 	if key.key != nil {
 		q.Key = key.key.Bytes()
 	}
-	wrapped, err := anew(ctx, k, tx, func() (vaultwire.Wrapped, error) { return k.Wrap(ctx, q) })
+	wrapped, err := anew(k.reloadsIn(ctx, tx), func() (vaultwire.Wrapped, error) { return k.Wrap(ctx, q) })
 	if errors.Is(err, vaultwire.ErrHeld) {
 		return nil, &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Second, Err: err,
 			Text: "the vault, which keeps the keys, was started anew meanwhile: try again in a moment"}
@@ -58,26 +58,42 @@ func (k *Keys) WrapKey(ctx context.Context, tx *store.Tx, root int64, b vaultwir
 	return wrapped.Wrapped, err
 }
 
-// FileKey opens the key of a file, for who retrieves it. The caller wipes it. Errors: [vaultwire.ErrNotOpened].
-func (k *Keys) FileKey(ctx context.Context, tx *store.Tx, w vaultwire.WrappedKey) (*format.Key, error) {
-	opened, err := anew(ctx, k, tx, func() (vaultwire.Opened, error) { return k.OpenFile(ctx, w) })
-	if err != nil {
-		return nil, err
+// FileKey is the key of a file for who retrieves it: in the clear, or sealed for the client.
+type FileKey struct {
+	Clear  *format.Key // the caller wipes it
+	Sealed []byte
+}
+
+// FileKey opens the key of a file, for a retrieval whose record is committed. Errors: [vaultwire.ErrNotOpened].
+func (k *Keys) FileKey(ctx context.Context, s *store.Store, q vaultwire.OpenFile) (key FileKey, err error) {
+	opened, err := anew(k.reloads(ctx, s), func() (vaultwire.OpenedFile, error) { return k.OpenFile(ctx, q) })
+	if err != nil || opened.Sealed != nil {
+		return FileKey{Sealed: opened.Sealed}, err
 	}
-	return keyOf(opened.Key)
+	key.Clear, err = keyOf(opened.Key)
+	return key, err
 }
 
 // CheckKey checks the key of a file. Errors: [vaultwire.ErrNotOpened].
-func (k *Keys) CheckKey(ctx context.Context, tx *store.Tx, q vaultwire.Check) (vaultwire.Checked, error) {
-	return anew(ctx, k, tx, func() (vaultwire.Checked, error) { return k.Check(ctx, q) })
+func (k *Keys) CheckKey(ctx context.Context, s *store.Store, q vaultwire.Check) (vaultwire.Checked, error) {
+	return anew(k.reloads(ctx, s), func() (vaultwire.Checked, error) { return k.Check(ctx, q) })
+}
+
+// reloadsIn is [Keys.Reload] in a transaction, and reloads outside of one.
+func (k *Keys) reloadsIn(ctx context.Context, tx *store.Tx) func() error {
+	return func() error { return k.Reload(ctx, tx) }
+}
+
+func (k *Keys) reloads(ctx context.Context, s *store.Store) func() error {
+	return func() error { return s.Read(ctx, func(tx *store.Tx) error { return k.Reload(ctx, tx) }) }
 }
 
 // anew calls f once more after a root was missing, or none opened a key: another process may have made one.
-func anew[A any](ctx context.Context, k *Keys, tx *store.Tx, f func() (A, error)) (a A, err error) {
+func anew[A any](reload func() error, f func() (A, error)) (a A, err error) {
 	if a, err = f(); !errors.Is(err, vaultwire.ErrUnknownKey) && !errors.Is(err, vaultwire.ErrNotOpened) {
 		return a, err
 	}
-	if err := k.Reload(ctx, tx); err != nil {
+	if err := reload(); err != nil {
 		return a, err
 	}
 	return f()

@@ -251,10 +251,9 @@ func (l logKey) NewestTree(ctx context.Context) (vaultwire.Tree, error) {
 	return l.vault.NewestTree(ctx, vaultwire.Nothing{})
 }
 
-func (l logKey) Sign(ctx context.Context, q vaultwire.Sign) ([]byte, error) {
+func (l logKey) Sign(ctx context.Context, q vaultwire.Sign) (vaultwire.Signed, error) {
 	q.Version = l.key.Version
-	signed, err := l.vault.Sign(ctx, q)
-	return signed.Signature, err
+	return l.vault.Sign(ctx, q)
 }
 
 // Epoch is a key that clients seal file keys to.
@@ -332,7 +331,7 @@ func (k *Keys) again(ctx context.Context, s *store.Store, f func() error) error 
 	if !errors.Is(err, vaultwire.ErrUnknownKey) {
 		return err
 	}
-	if err := s.Read(ctx, func(tx *store.Tx) error { return k.Reload(ctx, tx) }); err != nil {
+	if err := k.reloads(ctx, s)(); err != nil {
 		return err
 	}
 	if err = f(); errors.Is(err, vaultwire.ErrUnknownKey) {

@@ -21,7 +21,7 @@ const SealedOpeningBytes = 12 + chain.OpeningBytes + 16
 
 // OpenListKey opens the list key of a group. Errors: [vaultwire.ErrNotOpened].
 func (k *Keys) OpenListKey(ctx context.Context, tx *store.Tx, group string, wrapped []byte) (ListKey, error) {
-	opened, err := anew(ctx, k, tx, func() (vaultwire.Opened, error) {
+	opened, err := anew(k.reloadsIn(ctx, tx), func() (vaultwire.Opened, error) {
 		return k.OpenList(ctx, vaultwire.OpenList{Group: group, Wrapped: wrapped})
 	})
 	if err != nil {

@@ -12,12 +12,14 @@ import (
 func TestThreat78AuditRefusesClaimsOfOthers(t *testing.T) {
 	before := []chain.Record{
 		{Kind: chain.KindCreateAccount, Account: "alice"}, {Kind: chain.KindCreateAccount, Account: "bob"},
-		{Kind: chain.KindRegister, Account: "alice", Group: "g"}, {Kind: chain.KindRegister, Account: "bob", Group: "h"},
+		{Kind: chain.KindRegister, Account: "alice", Group: "g"},
+		{Kind: chain.KindRegister, Account: "bob", Group: "h"},
 		{Kind: chain.KindRecord, Account: "alice", Group: "g", Ref: "f", Detail: "a.txt"},
 		{Kind: chain.KindAdd, Account: "alice", Group: "g", Detail: "bob"},
 	}
 	revoked := chain.Record{Kind: chain.KindRevoke, Account: "alice", Group: "g", Detail: "bob"}
 	destroyed := chain.Record{Kind: chain.KindTombstone, Account: "alice", Group: "g", Ref: "f"}
+	disabled := chain.Record{Kind: chain.KindDisable, Account: "bob"}
 	claim := func(account, group, ref string) chain.Record {
 		return chain.Record{Kind: chain.KindClaim, Account: account, Group: group, Ref: ref}
 	}
@@ -34,7 +36,7 @@ func TestThreat78AuditRefusesClaimsOfOthers(t *testing.T) {
 		"a group of nobody":   {[]chain.Record{claim("alice", "i", "f")}, "no member"},
 		"a member before":     {[]chain.Record{claim("bob", "g", "f"), revoked}, ""},
 		"who was a member":    {[]chain.Record{revoked, claim("bob", "g", "f")}, "no member"},
-		"a disabled account":  {[]chain.Record{{Kind: chain.KindDisable, Account: "bob"}, claim("bob", "g", "f")}, "disabled"},
+		"a disabled account":  {[]chain.Record{disabled, claim("bob", "g", "f")}, "disabled"},
 		"a destroyed file":    {[]chain.Record{destroyed, claim("bob", "g", "f")}, "no such file"},
 		"the first of faults": {[]chain.Record{claim("eve", "g", "f"), claim("bob", "h", "f")}, "record 7:"},
 	} {
@@ -48,7 +50,8 @@ func TestThreat78AuditRefusesClaimsOfOthers(t *testing.T) {
 			t.Errorf("%s: %v", name, s.claim)
 		case tc.want == "":
 		default:
-			if err := s.Compare(t.Context(), nil); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), tc.want) {
+			err := s.Compare(t.Context(), nil)
+			if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: %v, want %q", name, err, tc.want)
 			}
 		}

@@ -67,14 +67,14 @@ const ActionWithdraw = "withdraw_offer"
 // back a destruction or an offer is bounded by what it takes back: a stolen key that used up
 // the changes of an account, or its share of the reserve, must not keep its owner from that. A return from the trash is
 // bounded by the removal before it, and who used up the changes of an account must not keep the account from
-// bringing files back.
+// bringing files back. A retrieval that was paid before is recorded again on a full disk, too.
 func freelyOf(action string) freely {
 	switch action {
 	case chain.KindKeep, ActionWithdraw:
 		return freely{always: true}
 	case chain.KindTombstone, chain.KindRevoke:
 		return freely{anyRoom: true}
-	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept,
+	case chain.KindClaim, chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept,
 		chain.KindDeleteGroup:
 		return freely{counts: true, anyRoom: true}
 	case chain.KindRestore:

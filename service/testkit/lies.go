@@ -213,6 +213,7 @@ func (w *World) AskedElsewhere() int { return int(w.asked.Load()) }
 func changed(change func(w *World, result map[string]any)) Mutation {
 	return func(w *World, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			asked := bodyOf(r)
 			honest := record(next, r)
 			answer, ok := parsed(honest.Body.Bytes())
 			if honest.Code != http.StatusOK || !ok {
@@ -224,10 +225,18 @@ func changed(change func(w *World, result map[string]any)) Mutation {
 				result = answer
 			}
 			change(w, result)
+			key, _ := result["key"].(string)
+			sealed := w.SealedKey(r, asked, key)
+			if sealed != nil && r.URL.Path == retrievePath && result[inClear] == nil {
+				result["key"], result["sealed_key"] = "", encode64(sealed)
+			}
 			writeJSON(rw, http.StatusOK, answer)
 		})
 	}
 }
+
+// inClear has the key of an answer come in the clear, although a channel was asked for.
+const inClear = "in_clear"
 
 // parsed reads a JSON object, numbers as they are written.
 func parsed(raw []byte) (answer map[string]any, ok bool) {

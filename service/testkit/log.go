@@ -198,7 +198,7 @@ func (l *Log) checkpoint() []byte {
 		panic(err)
 	}
 	chains := l.trees[n].Root()
-	text := wire.CheckpointText(l.origin, n, chain.Hash(root), chains)
+	text := wire.CheckpointText(l.origin, n, chain.Hash(root), chains, wire.Opens{})
 	out, err := note.Sign(&note.Note{Text: text}, l.signer())
 	if err != nil {
 		panic(err)

@@ -28,6 +28,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaulttest"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Dialect is which service a client meets.
@@ -61,6 +62,7 @@ type Server struct {
 	cfg    service.Config
 	behind http.Handler // the service, or the hosted network before it
 	store  func() *store.Store
+	vault  vaultwire.Vault
 
 	mu      sync.Mutex
 	between map[string]func(http.Handler) http.Handler // by path
@@ -87,6 +89,12 @@ func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
 	}
 	for _, change := range changes {
 		change(&s.cfg)
+	}
+	dial := s.cfg.Vault
+	s.cfg.Vault = func(ctx context.Context, from, next vaultwire.Source, now func() time.Time,
+		away func(error) error) (v vaultwire.Vault, err error) {
+		s.vault, err = dial(ctx, from, next, now, away)
+		return s.vault, err
 	}
 	if s.cfg.Now == nil {
 		s.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(s.clock.Load())) }

@@ -39,13 +39,17 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 	if !ok {
 		return a, fmt.Errorf("key %d of the log: %w", q.Version, vaultwire.ErrUnknownKey)
 	}
+	now := v.now()
+	if q.Tree != nil {
+		a.Opens = v.opens.counted(now)
+	}
 	text, err := q.Text(func(purpose string, version int64) ([]byte, error) {
 		k, ok := v.key(purpose, version)
 		if !ok {
 			return nil, fmt.Errorf("key %d for %s: %w", version, purpose, vaultwire.ErrUnknownKey)
 		}
 		return v.public(k)
-	}, v.now())
+	}, a.Opens, now)
 	if err == nil && q.Tree != nil {
 		if newest := v.newestTree(); *q.Tree != newest || newest == (vaultwire.Tree{}) {
 			return a, fmt.Errorf("a tree of %d records beside that of %d: %w", q.Tree.Records, newest.Records,
@@ -63,10 +67,17 @@ func (v *Vault) Extend(_ context.Context, q vaultwire.Extension) (vaultwire.Noth
 	v.following.Lock()
 	defer v.following.Unlock()
 	log, err := v.log.Extended(q)
-	if err == nil {
-		v.log = log
+	if err != nil {
+		return vaultwire.Nothing{}, err
 	}
-	return vaultwire.Nothing{}, err
+	if v.log.Tree.Records == 0 { // the first tree that has records is believed
+		v.opens.begins(v.now())
+	}
+	v.log = log
+	for key, at := range q.Log() {
+		v.opens.comes(record{key, at})
+	}
+	return vaultwire.Nothing{}, nil
 }
 
 func (v *Vault) newestTree() vaultwire.Tree {

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/service/vaultwire"
@@ -50,6 +52,9 @@ type Vault struct {
 
 	following sync.Mutex // guards log
 	log       vaultwire.Log
+
+	opens    *opens
+	channels *lru.Cache[channelID, *format.Channel]
 }
 
 // New reads the master key. next is that of another one, which may be brought in; zero = none. measurement is what the
@@ -66,9 +71,17 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 	if err != nil {
 		return nil, err
 	}
+	opens, err := newOpens()
+	if err != nil {
+		return nil, err
+	}
+	channels, err := lru.New[channelID, *format.Channel](maxChannels)
+	if err != nil {
+		return nil, err
+	}
 	return &Vault{source: source, other: next, measurement: measurement, now: now, hold: hold, master: master,
 		inUse: map[string]int64{}, secrets: map[int64]*format.VaultSecret{},
-		signers: map[int64]ed25519.PrivateKey{}}, nil
+		signers: map[int64]ed25519.PrivateKey{}, opens: opens, channels: channels}, nil
 }
 
 // AllowLegacy has the vault give the keys of groups that files from before this service are sealed with: they open all
@@ -141,15 +154,6 @@ func (v *Vault) unwrap(q vaultwire.WrappedKey) (key []byte, root int64, err erro
 	return nil, 0, fmt.Errorf("unwrap file key: %w", vaultwire.ErrNotOpened)
 }
 
-// OpenFile implements [vaultwire.Vault].
-func (v *Vault) OpenFile(_ context.Context, q vaultwire.WrappedKey) (a vaultwire.Opened, err error) {
-	if q.Binding.Ref == "" {
-		return a, fmt.Errorf("open a list key as that of a file: %w", vaultwire.ErrNotOpened)
-	}
-	a.Key, _, err = v.unwrap(q)
-	return a, err
-}
-
 // OpenList implements [vaultwire.Vault]. No file has an empty reference.
 func (v *Vault) OpenList(_ context.Context, q vaultwire.OpenList) (a vaultwire.Opened, err error) {
 	a.Key, _, err = v.unwrap(vaultwire.WrappedKey{Binding: vaultwire.ListBinding(q.Group), Wrapped: q.Wrapped})
@@ -162,6 +166,9 @@ func (v *Vault) Check(_ context.Context, q vaultwire.Check) (a vaultwire.Checked
 	if len(q.Parts) > vaultwire.MaxParts*each || len(q.Parts)%each != 0 {
 		return a, fmt.Errorf("check %d bytes of keys: want %d each, at most %d", len(q.Parts), each,
 			vaultwire.MaxParts)
+	}
+	if _, err := v.channelOf(q.Channel); err != nil {
+		return a, err
 	}
 	raw, _, err := v.unwrap(q.WrappedKey)
 	if err != nil {

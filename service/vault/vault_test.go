@@ -96,14 +96,14 @@ func wrap(t *testing.T, w way) {
 	key := bytes.Repeat([]byte{7}, vaultwire.KeyBytes)
 	wrapped, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Key: key})
 	must(t, err)
-	opened, err := v.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped})
+	opened, err := v.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}))
 	if err != nil || !bytes.Equal(opened.Key, key) {
 		t.Errorf("%v, %v", opened, err)
 	}
 	for _, other := range []vaultwire.Binding{{Group: "h", Ref: b.Ref, Version: 1},
 		{Group: "g", Ref: "bafy2", Version: 1},
 		{Group: "g", Ref: b.Ref, Version: 2}, {Group: "gb", Ref: "afy1", Version: 1}} {
-		_, err := v.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: other, Wrapped: wrapped.Wrapped})
+		_, err := v.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: other, Wrapped: wrapped.Wrapped}))
 		is(t, "another owner", err, vaultwire.ErrNotOpened)
 	}
 	_, err = v.Wrap(t.Context(), vaultwire.Wrap{Root: 2, Binding: b, Key: key})
@@ -117,7 +117,7 @@ func wrap(t *testing.T, w way) {
 	second := w(t, inside)
 	_, err = second.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
-	again, err := second.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped})
+	again, err := second.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}))
 	if err != nil || !bytes.Equal(again.Key, key) {
 		t.Errorf("after a restart: %v", err)
 	}
@@ -392,7 +392,8 @@ func noOtherWay(t *testing.T, w way) {
 	}
 	_, err = v.OpenList(t.Context(), vaultwire.OpenList{Group: "g", Wrapped: file})
 	is(t, "the key of a file as a list key", err, vaultwire.ErrNotOpened)
-	_, err = v.OpenFile(t.Context(), vaultwire.WrappedKey{Binding: vaultwire.ListBinding("g"), Wrapped: list})
+	asFile := vaultwire.WrappedKey{Binding: vaultwire.ListBinding("g"), Wrapped: list}
+	_, err = v.OpenFile(t.Context(), claimed(asFile))
 	is(t, "a list key as that of a file", err, vaultwire.ErrNotOpened)
 	_, err = v.Legacy(t.Context(), vaultwire.Binding{Group: "g", Version: 1})
 	is(t, "the key of all files from before this service", err, vaultwire.ErrNoLegacy)
@@ -468,7 +469,8 @@ func writesWhatItSigns(t *testing.T, w way) {
 		"a head": {stated(chain.StatedHead, "abc"),
 			chain.Statement{Origin: origin, Chain: "group:g"}.HeadText("abc")},
 		"a checkpoint": {vaultwire.Sign{Tree: &tree},
-			[]byte(wire.CheckpointText(origin, 8, chain.Hash{}, chain.Hash{}))},
+			[]byte(wire.CheckpointText(origin, 8, chain.Hash{}, chain.Hash{},
+				wire.Opens{Since: now.Add(10 * time.Second).Unix()}))},
 		"its key for uploads": {vaultwire.Sign{Epoch: &vaultwire.Epoch{Number: 1, NotAfter: later}},
 			chain.VaultKey{Origin: origin, Epoch: 1, KEM: format.SealedKeyKEM,
 				Public: real[vaultwire.PurposeUploads], NotAfter: later}.Text()},

@@ -58,8 +58,8 @@ func (c *Client) Wrap(ctx context.Context, q Wrap) (Wrapped, error) {
 }
 
 // OpenFile implements [Vault].
-func (c *Client) OpenFile(ctx context.Context, q WrappedKey) (Opened, error) {
-	return call[Opened](ctx, c, "open-file", q)
+func (c *Client) OpenFile(ctx context.Context, q OpenFile) (OpenedFile, error) {
+	return call[OpenedFile](ctx, c, "open-file", q)
 }
 
 // OpenList implements [Vault].

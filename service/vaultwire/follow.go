@@ -92,9 +92,7 @@ func (l Log) Extended(e Extension) (Log, error) {
 		return l, fmt.Errorf("%d bytes of records: %w", len(e.Records), ErrNotFollowing)
 	}
 	next := Log{Tree: Tree{Records: l.Tree.Records}, edge: append([]tlog.Hash(nil), l.edge...)}
-	for raw := e.Records; len(raw) > 0; raw = raw[recordBytes:] {
-		key, at := chain.Hash(raw[:32]), chain.Place{Number: int64(binary.BigEndian.Uint64(raw[32:])),
-			Hash: chain.Hash(raw[40:recordBytes])}
+	for key, at := range e.Log() {
 		if was := part.End(key); at.Number != was.Number+1 {
 			return l, fmt.Errorf("record %d of a chain after record %d: %w", at.Number, was.Number, ErrNotFollowing)
 		}

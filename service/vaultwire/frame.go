@@ -81,7 +81,8 @@ func kinds() map[string]error {
 	return map[string]error{"other-master": ErrOtherMaster, "no-keys": ErrNoKeys, "epoch": ErrEpoch,
 		"unknown-key": ErrUnknownKey, "not-opened": ErrNotOpened, "held": ErrHeld, "sealed": ErrSealed,
 		"no-legacy": ErrNoLegacy, "no-text": ErrNoText, "not-following": ErrNotFollowing,
-		"other-keys": ErrOtherKeys, "no-next": ErrNoNext, "full": syscall.ENOSPC}
+		"no-claim": ErrNoClaim, "other-keys": ErrOtherKeys,
+		"no-next": ErrNoNext, "full": syscall.ENOSPC}
 }
 
 const (

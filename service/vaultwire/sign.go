@@ -26,9 +26,10 @@ type Sign struct {
 // Epoch is a key for uploads of the vault, until a time in seconds since the epoch of Unix.
 type Epoch struct{ Number, NotAfter int64 }
 
-// Text is the text that is signed. public gives the public key of a purpose and version. Errors: [ErrNoText],
-// [ErrUnknownKey].
-func (q Sign) Text(public func(purpose string, version int64) ([]byte, error), now time.Time) ([]byte, error) {
+// Text is the text that is signed. public gives the public key of a purpose and version. The text of a tree has opens.
+// Errors: [ErrNoText], [ErrUnknownKey].
+func (q Sign) Text(public func(purpose string, version int64) ([]byte, error), opens wire.Opens,
+	now time.Time) ([]byte, error) {
 	if q.Origin == "" || strings.ContainsFunc(q.Origin, func(c rune) bool { return c <= ' ' || c == '+' }) {
 		return nil, fmt.Errorf("origin %q: %w", q.Origin, ErrNoText)
 	}
@@ -44,7 +45,7 @@ func (q Sign) Text(public func(purpose string, version int64) ([]byte, error), n
 	case q.Statement != nil:
 		return q.statement()
 	case q.Tree != nil:
-		return []byte(wire.CheckpointText(q.Origin, q.Tree.Records, q.Tree.Root, q.Tree.Chains)), nil
+		return []byte(wire.CheckpointText(q.Origin, q.Tree.Records, q.Tree.Root, q.Tree.Chains, opens)), nil
 	case q.Epoch != nil:
 		key, err := public(PurposeUploads, q.Epoch.Number)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // Setup is the line of JSON that svcd gives the svcvault that it starts.
@@ -55,6 +56,8 @@ func wipe(v any) {
 	case Kept:
 		clear(v.Tickets)
 	case Opened:
+		clear(v.Key)
+	case OpenedFile:
 		clear(v.Key)
 	case Archive:
 		clear(v.Key)
@@ -113,6 +116,8 @@ var (
 	ErrNoText = errors.New("the vault signs no such text")
 	// ErrNotFollowing means that a tree of the log does not follow from the newest one of the vault, or is not that.
 	ErrNotFollowing = errors.New("the tree does not follow from the newest one of the vault")
+	// ErrNoClaim means that the key of a file was asked for without the record of its retrieval, or for one once more.
+	ErrNoClaim = errors.New("the key of a file is given out for the record of its retrieval alone, and once")
 	// ErrSealed means that a sealed key does not open.
 	ErrSealed = errors.New("the sealed key does not open")
 )
@@ -147,11 +152,14 @@ type Vault interface {
 	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld], and [ErrNotOpened] for a held key in
 	// another place than that of a file.
 	Wrap(context.Context, Wrap) (Wrapped, error)
-	// OpenFile opens the key of a file, for who retrieves it. Errors: [ErrNotOpened].
-	OpenFile(context.Context, WrappedKey) (Opened, error)
+	// OpenFile opens the key of a file, for who retrieves it, and counts it: a checkpoint says how many keys were given
+	// out without a record in the log, and how many in the clear. Errors: [ErrNotOpened], [ErrNoClaim], and those of a
+	// channel: [ErrEpoch], [ErrUnknownKey], [ErrSealed].
+	OpenFile(context.Context, OpenFile) (OpenedFile, error)
 	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
 	OpenList(context.Context, OpenList) (Opened, error)
-	// Check checks the key of a file, and does not give it out. Errors: [ErrNotOpened].
+	// Check checks the key of a file, and the channel that it is to come through, and does not give it out. Errors:
+	// [ErrNotOpened], and those of a channel.
 	Check(context.Context, Check) (Checked, error)
 	// Rewrap wraps keys by another root.
 	Rewrap(context.Context, Rewrap) (Rewrapped, error)
@@ -224,7 +232,10 @@ type (
 
 type (
 	// Signed is a signature, 64 bytes.
-	Signed struct{ Signature []byte }
+	Signed struct {
+		Signature []byte
+		Opens     wire.Opens // of a tree: its text has them
+	}
 	// Text is a text or a token, sealed or not.
 	Text struct{ Text Secret }
 )
@@ -305,8 +316,9 @@ type (
 	// Check is the key of a file, and what it is to open.
 	Check struct {
 		WrappedKey
-		KeyCheck []byte // of the metadata, see [format.KeyCheck]; nil = it is not asked
-		Parts    []byte // wrapped keys of at most [MaxParts] parts, each of [format.WrappedKeyBytes]
+		KeyCheck []byte   // of the metadata, see [format.KeyCheck]; nil = it is not asked
+		Channel  *Channel // that it is to come through; nil = none
+		Parts    []byte   // wrapped keys of at most [MaxParts] parts, each of [format.WrappedKeyBytes]
 	}
 	// Checked says what is wrong with a key that opens.
 	Checked struct {

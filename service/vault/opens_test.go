@@ -1,0 +1,245 @@
+package vault_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// reader is the chain of who retrieves in these tests.
+const reader = "account:reader"
+
+// claimed asks for the key of a file as for a retrieval.
+func claimed(w vaultwire.WrappedKey) vaultwire.OpenFile {
+	return vaultwire.OpenFile{WrappedKey: w, Claim: chain.Record{Kind: chain.KindClaim, Account: "reader",
+		Chain: reader, Group: w.Binding.Group, Ref: w.Binding.Ref}}
+}
+
+// opening asks a vault for the key of a file, under a clock.
+type opening struct {
+	vaultwire.Vault
+	t    *testing.T
+	now  time.Time
+	rows []vaultwire.Row
+
+	asks   vaultwire.OpenFile
+	claims int64        // that were made
+	hashes []chain.Hash // of the records of the log
+	tree   chain.Tree
+	ends   map[string]int64 // numbers of the chains
+}
+
+func openingWith(t *testing.T, w way) *opening {
+	t.Helper()
+	o := &opening{t: t, now: time.Now(), ends: map[string]int64{}}
+	o.Vault, o.rows, _ = started(t, w, func() time.Time { return o.now })
+	file := vaultwire.WrappedKey{Binding: vaultwire.Binding{Group: "g", Ref: "bafy1", Version: 1}}
+	wrapped, err := o.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: file.Binding,
+		Key: bytes.Repeat([]byte{7}, vaultwire.KeyBytes)})
+	must(t, err)
+	file.Wrapped = wrapped.Wrapped
+	o.asks = claimed(file)
+	o.opens(o.claim(1)) // before it follows the log
+	o.records("account:first", chain.Hash{1})
+	o.opens(o.claim(1)) // its record may have been in the log before
+	o.now = o.now.Add(10 * time.Second)
+	return o
+}
+
+// claim is the question for another retrieval, whose record has a number of its chain.
+func (o *opening) claim(number int64) vaultwire.OpenFile {
+	q := o.asks
+	o.claims++
+	q.Claim.Tx, q.Claim.Number = fmt.Sprint(o.claims), number
+	return q
+}
+
+func (o *opening) opens(q vaultwire.OpenFile) {
+	o.t.Helper()
+	_, err := o.OpenFile(o.t.Context(), q)
+	must(o.t, err)
+}
+
+// ReadHashes computes the hashes of the tree.
+func (o *opening) ReadHashes(indexes []int64) (list []tlog.Hash, err error) {
+	var all []tlog.Hash
+	stored := tlog.HashReaderFunc(func(indexes []int64) (list []tlog.Hash, err error) {
+		for _, i := range indexes {
+			list = append(list, all[i])
+		}
+		return list, nil
+	})
+	for i, h := range o.hashes {
+		add, err := tlog.StoredHashesForRecordHash(int64(i), tlog.RecordHash(h[:]), stored)
+		must(o.t, err)
+		all = append(all, add...)
+	}
+	return stored(indexes)
+}
+
+// records puts a record into the log, at the end of a chain.
+func (o *opening) records(name string, hash chain.Hash) {
+	o.t.Helper()
+	o.ends[name]++
+	at := chain.Place{Number: o.ends[name], Hash: hash}
+	e := vaultwire.Extension{Records: vaultwire.AppendRecord(nil, chain.Key(name), at),
+		Chains: o.tree.Part([]chain.Hash{chain.Key(name)})}
+	o.tree, o.hashes = o.tree.With(name, at), append(o.hashes, hash)
+	n := int64(len(o.hashes))
+	root, err := tlog.TreeHash(n, o)
+	must(o.t, err)
+	e.Tree = vaultwire.Tree{Records: n, Root: chain.Hash(root), Chains: o.tree.Root()}
+	if n == 1 { // a vault begins with the first tree
+		e.Edge, e.Records = root[:], nil
+	}
+	_, err = o.Extend(o.t.Context(), e)
+	must(o.t, err)
+}
+
+// says is what the next checkpoint says.
+func (o *opening) says(keys, inClear, unrecorded int64) {
+	o.t.Helper()
+	tree, err := o.NewestTree(o.t.Context(), vaultwire.Nothing{})
+	must(o.t, err)
+	signed, err := o.Sign(o.t.Context(), vaultwire.Sign{Version: 1, Origin: "o", Tree: &tree})
+	must(o.t, err)
+	if c := signed.Opens; c.Keys != keys || c.Clear != inClear || c.Unrecorded != unrecorded {
+		o.t.Errorf("%+v, want %d keys, %d in the clear, %d unrecorded", c, keys, inClear, unrecorded)
+	}
+}
+
+// Threat 78: a vault gives out the key of a file for the record of a retrieval of that file alone, and once.
+func TestThreat78NoKeyWithoutAClaim(t *testing.T) { onEachWay(t, noKeyWithoutAClaim) }
+
+func noKeyWithoutAClaim(t *testing.T, w way) {
+	o := openingWith(t, w)
+	for name, change := range map[string]func(*chain.Record){
+		"no record":                 func(r *chain.Record) { *r = chain.Record{} },
+		"a record of another kind":  func(r *chain.Record) { r.Kind = chain.KindRecord },
+		"a record of nobody":        func(r *chain.Record) { r.Account, r.Chain = "", chain.OfAccount("") },
+		"a record in another chain": func(r *chain.Record) { r.Chain = chain.OfAccount("other") },
+		"a record of another group": func(r *chain.Record) { r.Group = "h" },
+		"a record of another file":  func(r *chain.Record) { r.Ref = "bafy2" },
+	} {
+		q := o.claim(1)
+		change(&q.Claim)
+		_, err := o.OpenFile(t.Context(), q)
+		is(t, name, err, vaultwire.ErrNoClaim)
+	}
+	other := o.claim(1)
+	other.Wrapped = append([]byte{1}, other.Wrapped...)
+	_, err := o.OpenFile(t.Context(), other)
+	is(t, "a wrapped key that does not open", err, vaultwire.ErrNotOpened)
+	o.says(0, 0, 0)
+
+	first := o.claim(1)
+	o.opens(first)
+	_, err = o.OpenFile(t.Context(), first)
+	is(t, "a record again", err, vaultwire.ErrNoClaim)
+	o.records(reader, first.Claim.Sum())
+	_, err = o.OpenFile(t.Context(), first)
+	is(t, "a record again that is in the log", err, vaultwire.ErrNoClaim)
+	second := o.claim(2)
+	o.records(reader, second.Claim.Sum()) // before its key is asked for
+	o.opens(second)
+	_, err = o.OpenFile(t.Context(), second)
+	is(t, "a record again that was in the log first", err, vaultwire.ErrNoClaim)
+	o.now = o.now.Add(wire.RecordedWithin)
+	o.says(2, 2, 0)
+}
+
+// Threat 78: each checkpoint says how many keys were given out for records that the log lacks, until it has them where
+// they belong.
+func TestThreat78UnrecordedKeysAreCounted(t *testing.T) { onEachWay(t, unrecordedKeysAreCounted) }
+
+func unrecordedKeysAreCounted(t *testing.T, w way) {
+	o := openingWith(t, w)
+	first, silent := o.claim(1), o.claim(2)
+	o.opens(first)
+	o.opens(silent)
+	o.now = o.now.Add(wire.RecordedWithin - time.Second)
+	o.says(2, 2, 0)
+	o.records(reader, first.Claim.Sum())
+	o.now = o.now.Add(time.Second)
+	o.says(2, 2, 1)
+	o.records("account:throwaway", silent.Claim.Sum())
+	o.says(2, 2, 1)
+	o.records("account:throwaway", chain.Hash{2})
+	o.records(reader, silent.Claim.Sum()) // who wrote it cannot take it back
+	o.says(2, 2, 0)
+}
+
+// Threat 78: a vault whose records do not come remembers that there were more than it has room for.
+func TestThreat78ManyUnrecordedKeysAreCounted(t *testing.T) {
+	o := openingWith(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v })
+	const most = 1 << 16
+	first, last := o.claim(1), o.claim(2)
+	o.opens(first)
+	for range most - 1 {
+		o.opens(o.claim(2))
+	}
+	o.opens(last)
+	o.now = o.now.Add(wire.RecordedWithin)
+	o.says(most+1, most+1, most+1)
+	o.records(reader, first.Claim.Sum())
+	o.records(reader, last.Claim.Sum())
+	o.says(most+1, most+1, most)
+}
+
+// Threat 79: a key comes through the channel of a client sealed for that client, and the service sees none.
+func TestThreat79KeysComeThroughChannels(t *testing.T) { onEachWay(t, keysComeThroughChannels) }
+
+func keysComeThroughChannels(t *testing.T, w way) {
+	o := openingWith(t, w)
+	kept, err := o.Keep(t.Context(), vaultwire.Keep{Rows: o.rows})
+	must(t, err)
+	at := slices.IndexFunc(kept.Keys, func(k vaultwire.Key) bool { return k.Purpose == vaultwire.PurposeUploads })
+	public, err := format.NewVaultPublic(kept.Keys[at].Public)
+	must(t, err)
+	to := format.ChannelFor{Service: "svc.testnet", Account: "reader", Epoch: 1}
+	encapsulated, client, err := public.NewChannel(to)
+	must(t, err)
+	for n := range int64(2) { // once opened, a channel is kept
+		q := o.claim(n + 1)
+		q.Channel = &vaultwire.Channel{For: to, Encapsulated: encapsulated}
+		a, err := o.OpenFile(t.Context(), q)
+		must(t, err)
+		key, err := client.Open("g", "bafy1", a.Sealed)
+		if err != nil || a.Key != nil || !bytes.Equal(key.Bytes(), bytes.Repeat([]byte{7}, vaultwire.KeyBytes)) {
+			t.Errorf("%v: %v", a, err)
+		}
+	}
+	o.says(2, 0, 0)
+	for name, tc := range map[string]struct {
+		change func(*vaultwire.Channel)
+		want   error
+	}{
+		"half a secret":    {func(c *vaultwire.Channel) { c.Encapsulated = encapsulated[:100] }, vaultwire.ErrSealed},
+		"the next epoch":   {func(c *vaultwire.Channel) { c.For.Epoch = 2 }, vaultwire.ErrUnknownKey},
+		"no epoch":         {func(c *vaultwire.Channel) { c.For.Epoch = 0 }, vaultwire.ErrEpoch},
+		"another's claims": {func(c *vaultwire.Channel) { c.For.Account = "other" }, vaultwire.ErrNoClaim},
+	} {
+		c := vaultwire.Channel{For: to, Encapsulated: encapsulated}
+		tc.change(&c)
+		q := o.claim(3)
+		q.Channel = &c
+		_, err := o.OpenFile(t.Context(), q)
+		is(t, name, err, tc.want)
+		_, err = o.Check(t.Context(), vaultwire.Check{WrappedKey: q.WrappedKey, Channel: &c})
+		if !errors.Is(tc.want, vaultwire.ErrNoClaim) { // a check has no record
+			is(t, name+", before it is paid", err, tc.want)
+		}
+	}
+	o.says(2, 0, 0)
+}
