@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // Spool is a file without a name that holds sealed blocks of contents larger than memory. The
@@ -30,7 +31,7 @@ type Spool struct {
 
 // OpenSpool makes a spool of at most limit bytes in a folder.
 func OpenSpool(dir string, limit int64) (*Spool, error) {
-	file, err := nameless(dir)
+	file, err := ownfile.Nameless(dir)
 	if err != nil {
 		return nil, fmt.Errorf("make a spool in %s: %w", dir, err)
 	}
@@ -212,17 +213,4 @@ func (s *Spool) giveBack(buf []byte) {
 	if len(s.scratch) < 2 {
 		s.scratch = append(s.scratch, buf)
 	}
-}
-
-// unnamed makes a file and takes its name away.
-func unnamed(dir string) (*os.File, error) {
-	file, err := os.CreateTemp(dir, ".spool-*") // 0600
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return file, nil
 }

@@ -1,24 +1,10 @@
 package staging
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
-
-// nameless makes a file without a name. Where the filesystem cannot, the file has a name until
-// it is open.
-func nameless(dir string) (*os.File, error) {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		return os.NewFile(uintptr(fd), "spool"), nil
-	}
-	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) {
-		return nil, os.NewSyscallError("open", err)
-	}
-	return unnamed(dir)
-}
 
 // punch frees the disk behind a range, which is not read before it is written again.
 func punch(f *os.File, at, n int64) {

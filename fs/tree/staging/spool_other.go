@@ -7,8 +7,6 @@ import (
 	"os"
 )
 
-func nameless(dir string) (*os.File, error) { return unnamed(dir) }
-
 func punch(*os.File, int64, int64) {}
 
 // FreeBytes returns how much disk is free for this user where a folder lies, in bytes.

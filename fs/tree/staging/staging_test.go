@@ -368,14 +368,6 @@ func TestSpoolNeedsAFolder(t *testing.T) {
 	if s, err := OpenSpool(filepath.Join(t.TempDir(), "none"), 1); err == nil || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, %v", s, err)
 	}
-	file, err := unnamed(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := os.Stat(file.Name()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a spool where files need names keeps its name: %v", err)
-	}
 }
 
 // A write of many blocks does not take the memory of a block that was fetched for it.

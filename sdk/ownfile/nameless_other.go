@@ -1,0 +1,7 @@
+//go:build !linux
+
+package ownfile
+
+import "os"
+
+func nameless(dir string) (*os.File, error) { return unnamed(dir) }
