@@ -108,6 +108,20 @@ func fresh(all []placed) (n Names) {
 	return n
 }
 
+// inOrder is the root of what lives, computed without a tree.
+func inOrder(all []placed) Hash {
+	items := make([]Item, len(all))
+	for i, p := range all {
+		items[i] = NewItem(p.name, p.made, p.Living)
+	}
+	slices.SortFunc(items, Item.Compare)
+	var root RootOf
+	for _, item := range items {
+		root.Add(item)
+	}
+	return root.Root()
+}
+
 // world is a group by its records, and what they mean by a search through all files.
 type world struct {
 	replay Replay
@@ -263,6 +277,9 @@ func (w *world) check(t *rapid.T) {
 	root := w.replay.Root()
 	if again.Root() != root || naiveRoot(all) != root || w.replay.Number != w.number {
 		t.Fatalf("the records give %x, what lives %x, its description %x", root, again.Root(), naiveRoot(all))
+	}
+	if got := inOrder(all); got != root {
+		t.Fatalf("the records give %x, and what lives, one after the other, %x", root, got)
 	}
 	if got, want := w.replay.Names.Footprint(), again.Footprint(); got != want || len(all) == 0 && got != 0 {
 		t.Fatalf("it counts %d bytes, one made anew %d", got, want)
@@ -570,6 +587,25 @@ func TestProofsOfNoTree(t *testing.T) {
 	}
 	if _, ok := n.ProveFolder("c", Hash{}, 9); ok {
 		t.Error("a file is a folder")
+	}
+}
+
+// The root of many names in order is that of their tree, also where the names lie deep.
+func TestRootInOrder(t *testing.T) {
+	deep := strings.Repeat("d/", 100)
+	for files := 0; files < 3000; files = 2*files + 1 {
+		var all []placed
+		for i := range files {
+			name := strconv.Itoa(i/3) + "/" + strconv.Itoa(i/2)
+			if i%7 == 0 {
+				name = deep + name
+			}
+			all = append(all, placed{name: name, made: i%5 == 0, Living: Living{Ref: strconv.Itoa(i),
+				Place: Place{Number: int64(i + 1)}}})
+		}
+		if n := fresh(all); inOrder(all) != n.Root() {
+			t.Errorf("%d files have another root in order", files)
+		}
 	}
 }
 
