@@ -96,7 +96,7 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 	marks := int64(0) // what listing holds, in bytes
 	defer func() { _ = h.c.lists.hold(-marks) }()
 	apply := func() error {
-		more := markBytes * int64(len(page.records))
+		more := markBytes*int64(listing.Young()) - marks
 		marks += more
 		if err := h.c.lists.hold(more); err != nil {
 			return err

@@ -31,7 +31,7 @@ const (
 	textHead = 32
 	// nameBytes is the memory of the name of a group in a list, with a role, beside its text.
 	nameBytes = 128
-	// markBytes is what a list keeps of each record until its end is proven, in bytes.
+	// markBytes is what a list keeps of each of its newest records until its end is proven, in bytes.
 	markBytes = 128
 	// wholeShare is the part of the memory for lists that the text of one answer may take: its
 	// rows take several times as much.

@@ -40,7 +40,15 @@ type Listing struct {
 	at    Cursor
 	must  Past
 	now   time.Time
+	old   chain.Place // the last record that is too old to be young: the checkpoint must hold it; zero = none
+	crowd int         // how many young records are looked through for old ones
 }
+
+// keptYoung is how many of the newest records a listing keeps as young, whatever their times are.
+const keptYoung = 4096
+
+// mergeDelay is how long a record may be in no checkpoint.
+const mergeDelay = chain.MaxMergeDelaySeconds * time.Second
 
 // Past is what any program of this account has seen of a chain before. The zero value is
 // nothing.
@@ -53,7 +61,7 @@ type Past struct {
 // NewListing returns a listing of the chain name that starts after a cursor.
 func NewListing(name string, after Cursor, must Past, now time.Time) *Listing {
 	after.young = append([]young(nil), after.young...)
-	return &Listing{chain: name, from: after.Place, at: after, must: must, now: now}
+	return &Listing{chain: name, from: after.Place, at: after, must: must, now: now, crowd: 2 * keptYoung}
 }
 
 // Proven returns the number of the last record that a checkpoint holds. It is right once
@@ -76,13 +84,32 @@ func (l *Listing) Add(r *chain.Record) error {
 	}
 	r.Prev = l.at.Hash
 	l.at.Place, l.at.Seq = chain.PlaceOf(r), r.Seq
-	l.at.young = append(l.at.young, young{l.at.Hash, r.TimeNS, l.now})
+	if l.at.young = append(l.at.young, young{l.at.Hash, r.TimeNS, l.now}); len(l.at.young) >= l.crowd {
+		l.thin(r.TimeNS)
+	}
 	if l.at.Place.Number == l.must.Number && l.at.Hash != l.must.Hash {
 		return refuse(r.Seq, "it, or one before it in its chain, is not the one that was seen before: a name, a "+
 			"version, a time or an uploader was changed")
 	}
 	return nil
 }
+
+// thin forgets young records that are too old for that at a time: the checkpoint must hold them, so that a long list
+// takes no memory for each record.
+func (l *Listing) thin(timeNS int64) {
+	n := 0
+	for n < len(l.at.young)-keptYoung && timeNS-l.at.young[n].timeNS > int64(mergeDelay) {
+		n++
+	}
+	if n > 0 {
+		l.old = chain.Place{Number: l.at.Number - int64(len(l.at.young)-n), Hash: l.at.young[n-1].hash}
+		l.at.young, l.at.hidden = append([]young(nil), l.at.young[n:]...), 0
+	}
+	l.crowd = 2 * max(len(l.at.young), keptYoung)
+}
+
+// Young returns how many records the listing keeps because a checkpoint may lack them.
+func (l *Listing) Young() int { return len(l.at.young) }
 
 // Page verifies the end of a page: the service signed the records so far. They are no list yet:
 // [Listing.End] says whether they are all, and continue the history. nonce is the nonce of the
@@ -258,16 +285,18 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 				c.N)
 		}
 	}
-	for _, known := range []chain.Place{l.at.Place, l.from, l.must.Place} {
+	for _, known := range []chain.Place{l.at.Place, l.from, l.must.Place, l.old} {
 		if held.Number == known.Number && held.Hash != known.Hash {
 			return refuse(0, "record %d of this group is another one in the signed checkpoint of %d records",
 				held.Number, c.N)
 		}
 	}
-	const delay = chain.MaxMergeDelaySeconds * time.Second
-	if !l.must.Since.IsZero() && held.Number <= l.must.Proven && l.now.Sub(l.must.Since) > delay {
+	if !l.must.Since.IsZero() && held.Number <= l.must.Proven && l.now.Sub(l.must.Since) > mergeDelay {
 		return refuse(0, "record %d of this group has been in no signed checkpoint since %s", l.must.Proven+1,
 			l.must.Since.UTC().Format(time.RFC3339))
+	}
+	if held.Number < l.old.Number {
+		return refuseYoung(held.Number + 1)
 	}
 	proven := l.at.Proven() // by earlier checkpoints
 	if held.Number > l.at.Number {
@@ -289,11 +318,14 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 		return nil
 	}
 	oldest := l.at.young[0]
-	if l.at.signed-oldest.timeNS > int64(delay) || l.now.Sub(oldest.seen) > delay {
-		return refuse(0, "record %d of this group has been in no signed checkpoint for more than %s",
-			l.at.Number-int64(len(l.at.young))+1, delay)
+	if l.at.signed-oldest.timeNS > int64(mergeDelay) || l.now.Sub(oldest.seen) > mergeDelay {
+		return refuseYoung(l.at.Number - int64(len(l.at.young)) + 1)
 	}
 	return nil
+}
+
+func refuseYoung(number int64) error {
+	return refuse(0, "record %d of this group has been in no signed checkpoint for more than %s", number, mergeDelay)
 }
 
 // CheckReceipt verifies a receipt: the signed statement that the record r is in its chain.

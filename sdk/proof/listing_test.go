@@ -334,6 +334,77 @@ func TestYoungRecordsMustBeSigned(t *testing.T) {
 	}
 }
 
+// longChain is a chain of records with times after the first one, and the places in it, from 0.
+func longChain(name string, times ...time.Duration) (records []chain.Record, places []chain.Place) {
+	places = make([]chain.Place, 1, len(times)+1)
+	for i, after := range times {
+		r := chain.Record{Seq: int64(i + 1), TimeNS: 1e18 + int64(after), Kind: chain.KindKeep, Group: "team", Chain: name,
+			Number: int64(i + 1), Prev: places[i].Hash}
+		records, places = append(records, r), append(places, chain.PlaceOf(&r))
+	}
+	return records, places
+}
+
+// A long list keeps the newest records alone for the checkpoint, which must hold the others: one that lacks them is
+// refused as it is of a short list.
+func TestLongListings(t *testing.T) {
+	const n, kept = 20_000, 4096
+	name := chain.OfGroup("team")
+	slow, burst, together := make([]time.Duration, n), make([]time.Duration, 2*kept), make([]time.Duration, n)
+	for i := range slow {
+		slow[i] = time.Duration(i) * 10 * time.Millisecond
+	}
+	for i := range kept {
+		burst[kept+i] = time.Minute
+	}
+	check := func(times []time.Duration, held int, other bool) (*proof.Listing, error) {
+		records, places := longChain(name, times...)
+		w, last := newWorld(t), len(records)
+		end := time.Unix(0, records[last-1].TimeNS)
+		l := proof.NewListing(name, proof.Cursor{}, proof.Past{}, end)
+		for i := range records {
+			if err := l.Add(&records[i]); err != nil {
+				t.Fatal(err)
+			}
+			if l.Young() > 2*kept && times[last-1] > 0 {
+				t.Fatalf("after %d records it keeps %d", i, l.Young())
+			}
+		}
+		if other {
+			places[held].Hash = chain.Hash{1}
+		}
+		w.tree = w.tree.With(name, places[held])
+		_, err := l.End(w.log(), proof.Checkpoint{}, w.prove(name, chain.PlaceOf(&records[last-1]), "n", end), "n")
+		return l, err
+	}
+	for _, c := range []struct {
+		times []time.Duration
+		held  int
+		other bool   // than listed
+		want  string // "" = it is believed
+	}{
+		{slow, n, false, ""},
+		{slow, n - 500, false, ""},
+		{slow, n - 2000, false, "in no signed checkpoint for more than 10s"},
+		{slow, 3, false, "record 4 of this group has been in no signed checkpoint"},
+		{slow, 0, false, "record 1 of this group has been in no signed checkpoint"},
+		{slow, n - 1, true, "are not those in the signed checkpoint"},
+		{burst, kept, false, ""},
+		{burst, kept, true, "record 4096 of this group is another one in the signed checkpoint"},
+		{burst, kept - 1, false, "record 4096 of this group has been in no signed checkpoint"},
+		{burst, kept + 1, true, "are not those in the signed checkpoint"},
+		{together, 1, false, ""},
+	} {
+		l, err := check(c.times, c.held, c.other)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d of %d records are held: %v, want %q", c.held, len(c.times), err, c.want)
+		}
+		if c.want == "" && l.Cursor().Proven() != int64(c.held) {
+			t.Errorf("%d of %d records are proven", l.Cursor().Proven(), c.held)
+		}
+	}
+}
+
 // A program that begins remembers how long another one has waited.
 func TestThreat6YoungRecordsAcrossPrograms(t *testing.T) {
 	w := newWorld(t)
