@@ -63,9 +63,6 @@ func (h *chains) read(ctx context.Context, g GroupID, o listing) ([]Entry, error
 		from, o.known = verified{}, nil
 	}
 	fold := newFolding(h.c.lists, g, from, o.known)
-	if o.names != nil {
-		fold.replay(h.c.memory)
-	}
 	err = h.readChain(ctx, g, from, fold)
 	if errors.Is(err, errNeedsAll) {
 		fold.release()
@@ -75,9 +72,6 @@ func (h *chains) read(ctx context.Context, g GroupID, o listing) ([]Entry, error
 	fold.release()
 	if err != nil {
 		return nil, err
-	}
-	if o.names != nil {
-		*o.names = fold.root
 	}
 	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= o.since }), nil
 }
@@ -91,7 +85,7 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 	}
 	listing := proof.NewListing(chain.OfGroup(string(g)), from.Cursor, h.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts,
-		KnownSize: before.N, AfterSeq: from.Seq, Names: fold.living != nil}
+		KnownSize: before.N, AfterSeq: from.Seq, Names: fold.names.isFirst()}
 	var page pageOfChain
 	marks := int64(0) // what listing holds, in bytes
 	defer func() { _ = h.c.lists.hold(-marks) }()
@@ -131,13 +125,9 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 	if err := apply(); err != nil {
 		return h.c.log.refusal(ctx, log, err)
 	}
-	if fold.living != nil {
-		if fold.root, err = listing.Names(log, rest.proof.Names, request.Nonce, fold.living.Root()); err != nil {
-			return h.c.log.refusal(ctx, log, err)
-		}
-		if err := h.sawNames(ctx, log, g, rest.proof.Names, request.Nonce); err != nil {
-			return err
-		}
+	if fold.names != nil {
+		err := fold.names.check.take(log, checkpoint, listing, rest.proof.Names, request.Nonce)
+		return h.c.log.refusal(ctx, log, err)
 	}
 	if fold.end = (verified{listing.Cursor(), fold.newest}); fold.partly {
 		h.seen(g, checkpoint, fold.end)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -73,6 +74,10 @@ type Config struct {
 	// with [Client.HoldList]; 0 = [DefaultListMemory]. A list beyond it is [ErrTooLarge]. At a
 	// service that proves what it lists, records that are not proven yet take 32 MiB more at most.
 	ListMemory int64
+	// SpoolDir is a folder on a disk, which is made if it does not exist. There [Group.Verify] keeps what it needs of a
+	// group whose files do not fit into half of ListMemory, some 150 bytes of each: sealed, in a file without a name,
+	// while it runs. "" = that of [os.TempDir].
+	SpoolDir string
 	// SmallGroup is the longest chain of a group that is always read as a whole, in records, also where a part is asked
 	// for: see [Group.Children]. 0 = [DefaultSmallGroup], negative = none.
 	SmallGroup int64
@@ -135,6 +140,9 @@ func (c Config) resolve(account AccountID) (Config, error) {
 	}
 	if c.ListMemory <= 0 {
 		c.ListMemory = DefaultListMemory
+	}
+	if c.SpoolDir == "" {
+		c.SpoolDir = os.TempDir()
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = call.DefaultTimeout

@@ -93,3 +93,6 @@ func (s *Sealed) HasKey() bool { return s.hasKey() }
 
 // HashOf is the hash of the content of an upload.
 func HashOf(s *Sealed) Digest { return s.hash() }
+
+// SetShare is how much memory the files take that Verify follows at a time, in bytes.
+func SetShare(c *Client, bytes int64) { c.lists.share = bytes }

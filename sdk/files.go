@@ -107,9 +107,6 @@ type listing struct {
 	since   Seq
 	known   knownFiles // nil = nothing
 	folders bool
-	// names is set to the signed root of names, which the records give; "" = none was signed. With nil the list does
-	// not ask for it.
-	names *string
 }
 
 // knownFiles is what a caller knows of a group, see [Group.News].

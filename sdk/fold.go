@@ -3,7 +3,6 @@ package sdk
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/proof"
-	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -38,10 +36,7 @@ type folding struct {
 	records int64               // that were applied
 	end     verified            // of the records, once they are proven
 	moved   int64               // bytes of new names by folders
-	living  *chain.Replay       // of names; nil = nobody asked
-	memory  *trust.Memory       // has roots of names after the records stated
-	stated  map[int64]bool      // by number
-	root    string              // of names, as it was signed; "" = it was not
+	names   *nameShare          // what the entries are verified for; nil = for a list
 }
 
 // newFolding goes on after what was verified.
@@ -55,6 +50,22 @@ func (f *folding) release() {
 	f.held = 0
 }
 
+// isEndless reports whether new names by folders take more bytes than they may after so many records.
+func (f *folding) isEndless(bytes, most int64) bool { return bytes > most+f.records*movedByRecord }
+
+// errNoEnd is a history of records that rename ever more.
+var errNoEnd = call.Malformed(errors.New("its renamed folders have no end"))
+
+// hold counts that so many bytes are held.
+func (f *folding) hold(size int64) error {
+	more := size - f.held
+	if more == 0 {
+		return nil
+	}
+	f.held += more
+	return f.lists.hold(more)
+}
+
 // movedByRecord is by how much each record of a list raises the bound of new names by folders, in bytes. A history with
 // many renames has many files or many records, so that an honest one is listed: a group of 100,000 files may have
 // renamed all of them some 800 times in one list, and a folder of 1,000 files any number of times.
@@ -66,48 +77,30 @@ func (f *folding) apply(ctx context.Context, records []listedRecord, moved int64
 		if ctx.Err() != nil {
 			return call.Ended(ctx)
 		}
+		if f.names.ends(&records[i].Record) {
+			return nil
+		}
 		if err := f.take(&records[i]); err != nil {
 			return err
 		}
-		if f.records++; f.moved > moved+f.records*movedByRecord {
-			return call.Malformed(errors.New("its renamed folders have no end"))
+		if f.records++; f.isEndless(f.moved, moved) {
+			return errNoEnd
 		}
 		size := f.bytes
-		if f.living != nil {
-			f.living.Apply(&chain.Row{Record: records[i].Record, Hash: records[i].Sum()})
-			size += f.living.Footprint()
-			if err := f.compareNames(chain.PlaceOf(&records[i].Record)); err != nil {
+		if f.names != nil {
+			if err := f.names.take(f, &records[i].Record); err != nil {
 				return err
 			}
+			size += f.names.bytes
 		}
-		// At each record: one that renames a folder may change many entries.
-		if more := size - f.held; more != 0 {
-			f.held += more
-			if err := f.lists.hold(more); err != nil {
-				return err
-			}
+		if err := f.hold(size); err != nil { // at each record: one that renames a folder may change many entries
+			return err
+		}
+		if f.names.isFull(size) {
+			return errShareFull
 		}
 	}
 	return nil
-}
-
-// replay has the records give roots of names too, and compares them with those that m remembers.
-func (f *folding) replay(m *trust.Memory) {
-	f.living, f.memory, f.stated = &chain.Replay{}, m, map[int64]bool{}
-	for _, n := range m.Names(string(f.group)) {
-		f.stated[n.Number] = true
-	}
-}
-
-// compareNames compares the root of names after a record with what the service signed for questions about parts.
-func (f *folding) compareNames(at chain.Place) error {
-	if !f.stated[at.Number] {
-		return nil
-	}
-	root := f.living.Root()
-	given := trust.Names{SignedNames: wire.SignedNames{Root: hex.EncodeToString(root[:])}}
-	given.Number, given.Hash = at.Number, hex.EncodeToString(at.Hash[:])
-	return f.memory.SawNames(string(f.group), given)
 }
 
 // errNeedsAll means that the records must be read from the first one on: a folder was
@@ -147,6 +140,9 @@ func (e *Entry) isBefore(number int64) bool { return 0 < e.Number && e.Number < 
 // take applies the next record. Only records about files change entries.
 func (f *folding) take(l *listedRecord) error {
 	r := &l.Record
+	if !f.names.has(r) {
+		return nil
+	}
 	before := f.newest
 	f.newest = Seq(r.Seq)
 	switch r.Kind {
@@ -213,6 +209,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 			f.enterFolder(i)
 		}
 	}
+	earlier := f.moved
 	few := f.folders.Rename(before, after, chain.MaxMoveBytes, func(i int, name string) {
 		f.bytes -= f.entries[i].Footprint()
 		if f.entries[i].Folder {
@@ -225,9 +222,14 @@ func (f *folding) renameFolder(r *chain.Record) error {
 		f.moved += chain.MoveBytes(name)
 	})
 	if !few {
-		return &proof.Refusal{Row: r.Seq, Text: "it renames more than one record may: update svcfs"}
+		return refuseMove(r.Seq)
 	}
+	f.names.moves(r.Seq, f.moved-earlier)
 	return nil
+}
+
+func refuseMove(seq int64) error {
+	return &proof.Refusal{Row: seq, Text: "it renames more than one record may: update svcfs"}
 }
 
 // addBeneath adds what the caller knows beneath a folder before the record of its rename, and what it has beneath the

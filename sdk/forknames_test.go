@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,14 +48,26 @@ func mustContradict(t *testing.T, what string, err error) {
 // any program of the account, and it stays refused until the history is forgotten.
 func TestThreat76OneRootForAQuestionAndAnotherToVerify(t *testing.T) {
 	t.Parallel()
-	s, again := twoNames(t)
+	t.Run("at once", func(t *testing.T) { rootForAQuestion(t, 1<<30) })
+	t.Run("in shares", func(t *testing.T) { rootForAQuestion(t, 3000) })
+}
+
+func rootForAQuestion(t *testing.T, share int64) {
+	s, client := twoNames(t)
+	again := func() *sdk.Client {
+		c := client()
+		sdk.SetShare(c, share)
+		return c
+	}
 	s.TellNames(hideB)
 	liedTo := again()
 	if _, err := liedTo.Group("g").Child(t.Context(), "docs/b"); !errors.Is(err, sdk.ErrNotFound) {
 		t.Fatalf("the lie is not told: %v", err)
 	}
 	s.TellNames(nil)
-	putText(t, liedTo.Group("g"), "docs/c") // the chain goes on
+	for i := range 5 { // the chain goes on
+		putText(t, liedTo.Group("g"), fmt.Sprint("docs/more ", i))
+	}
 	if err := liedTo.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -655,6 +655,12 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 	}
 	folder("a", strings.Repeat("b", 4096))
 	list("renames more than one record may")
+	c := remembering(t, d, "")
+	sdk.SetShare(c, 10<<20) // half of the files
+	_, err := c.Group(d.Group).Verify(t.Context())
+	if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "renames more than one record may") {
+		t.Errorf("in shares: %v", err)
+	}
 }
 
 // Threat 8: a long history of renamed folders is listed, and one of short records that rename ever more ends.
@@ -697,6 +703,12 @@ func TestThreat8RenamesOfFoldersEnd(t *testing.T) {
 	_, err = remembering(t, d, "", small).Group(d.Group).Entries(t.Context())
 	if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "have no end") {
 		t.Errorf("more than 256 KiB for each record: %v", err)
+	}
+	c := remembering(t, d, "", small)
+	sdk.SetShare(c, 512<<10)
+	_, err = c.Group(d.Group).Verify(t.Context())
+	if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "have no end") {
+		t.Errorf("in shares: %v", err)
 	}
 }
 

@@ -430,6 +430,13 @@ func (v *victim) try(ctx context.Context) error {
 		if err == nil && report.Names == "" {
 			v.t.Error("no root of names was verified")
 		}
+		few := v.client("")
+		sdk.SetShare(few, 3000)
+		inShares, err2 := few.Group(v.w.Group).Verify(ctx)
+		if fmt.Sprint(err) != fmt.Sprint(err2) || err == nil && (inShares.Files != report.Files ||
+			inShares.Names != report.Names) {
+			v.t.Errorf("in shares: %+v, %v", inShares, err2)
+		}
 		return err
 	case testkit.OnPart:
 		return v.part(ctx)

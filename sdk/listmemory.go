@@ -41,6 +41,7 @@ const (
 // listMemory counts the memory of the proven records that the lists of a client hold.
 type listMemory struct {
 	limit int64         // bytes
+	share int64         // of it, for the files that [Group.Verify] follows at a time
 	paged chan struct{} // lists that are being read, page by page
 	whole chan struct{} // lists that are being read as one answer
 
@@ -49,7 +50,8 @@ type listMemory struct {
 }
 
 func newListMemory(limit int64) *listMemory {
-	return &listMemory{limit: limit, paged: make(chan struct{}, listsAtATime), whole: make(chan struct{}, wholeAtATime)}
+	return &listMemory{limit: limit, share: limit / 2, paged: make(chan struct{}, listsAtATime),
+		whole: make(chan struct{}, wholeAtATime)}
 }
 
 // begin waits until a list may be read. The caller calls end after it.

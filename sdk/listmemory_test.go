@@ -188,3 +188,31 @@ func TestThreat8VerifyHoldsOnePage(t *testing.T) {
 		}
 	}
 }
+
+// TestThreat8VerifyHoldsAShare: a group that no list has room for is verified all the same, within the memory for lists.
+func TestThreat8VerifyHoldsAShare(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	alice := s.Account("alice", "10")
+	c := s.Client(t, alice, func(cfg *sdk.Config) { cfg.ListMemory = 6 << 20 })
+	g := c.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Log() // signs the root of their names
+	names := make([]string, 8000)
+	for i := range names {
+		names[i] = fmt.Sprint("folder ", i%100, "/", strings.Repeat("long", 50), i)
+	}
+	s.AddRecords(alice, "g", names)
+	if _, err := g.Entries(t.Context()); sdk.KindOf(err) != sdk.ErrTooLarge {
+		t.Errorf("the list has room: %v", err)
+	}
+	report, err := g.Verify(t.Context())
+	if err != nil || report.Files != len(names) || report.Names == "" {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if held := c.ListMemory(); held != 0 {
+		t.Errorf("%d bytes are held afterwards", held)
+	}
+}

@@ -76,9 +76,14 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // service signs is the one that they give. The report has what the vault of the service counted: whether each key that
 // it gave out has a record.
 //
+// The memory does not grow with the group: Verify follows as many files at a time as fit into half of
+// [Config].ListMemory, some 100,000 in 128 MiB, reads the records again for each of these shares, and keeps what lives
+// in [Config].SpoolDir meanwhile. A group of one share needs no disk.
+//
 // Verify is free. Members only; it needs the API key. Errors: [ErrCorrupt] for a history
 // that must not be believed, [ErrUnsupported] at a service without signed checkpoints,
-// [ErrNotFound], [ErrNotAuthorized].
+// [ErrNotFound], [ErrNotAuthorized], [ErrOther] with the code [wire.CodeSpool] for a disk that
+// does not take what lives.
 func (g Group) Verify(ctx context.Context) (proof.Report, error) {
 	report, err := retryWithNewKey(ctx, g.c, func() (proof.Report, error) { return g.verifyLedger(ctx) })
 	return report, g.wrap("verify ledger", err)
@@ -95,11 +100,9 @@ func (g Group) verifyLedger(ctx context.Context) (report proof.Report, err error
 	}
 	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" ||
 		g.c.cfg.LogKey != "", Witness: g.c.cfg.Witness}
-	entries, err := g.c.entries(ctx, g.ID, listing{names: &report.Names})
-	if err != nil {
+	if report.Files, report.Names, err = g.c.chains.verifyNames(ctx, g.ID); err != nil {
 		return report, err
 	}
-	report.Files = len(entries)
 	check := proof.Checker{Fetch: g.c.log.fetch, Log: log, Patience: mergePatience}
 	now, err := check.Check(ctx, before, nil)
 	if err != nil {

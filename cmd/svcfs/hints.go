@@ -178,6 +178,8 @@ func hintsOfCodes() map[string]string {
 		wire.CodeListMemory: "Groups of other accounts take at most half of it. If the groups are as large as " +
 			"that, give more, for example with --list-memory 1G (or SVC_LIST_MEMORY, also in the configuration file " +
 			"of a mount). Else ask the operator of the service what it lists.",
+		wire.CodeSpool: "Set XDG_CACHE_HOME to a folder on a disk with room, some 150 bytes for each file. With more " +
+			"memory for lists, such as --list-memory 1G, a larger group needs no disk.",
 		wire.CodeState: "Put the file right, or remove it: then the service is trusted anew.",
 		wire.CodeAuthRequired: "A key begins with svc_sk_ and is shown once, when the account is made: set " +
 			"SVC_API_KEY, or give --api-key-file or --api-key-command.",

@@ -117,6 +117,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 			"half a minute for a million files"},
 		"lists": {sdk.Error{Group: "team", Kind: sdk.ErrTooLarge, Code: wire.CodeListMemory},
 			"--list-memory 1G"},
+		"disk":         {sdk.Error{Group: "team", Code: wire.CodeSpool}, "Set XDG_CACHE_HOME"},
 		"unknown code": {sdk.Error{Kind: sdk.ErrRateLimited, Code: "NEW"}, "Wait a little"},
 	} {
 		if hint := h.of(fmt.Errorf("outer: %w", &tc.err)); !strings.Contains(hint, tc.want) {

@@ -140,6 +140,7 @@ func (a *app) loadSettings() (settings, error) {
 		return settings{}, err
 	}
 	s.config.StateDir = a.userDir("XDG_STATE_HOME", ".local/state", "")
+	s.config.SpoolDir = a.userDir("XDG_CACHE_HOME", ".cache", "")
 	s.setAddresses(sources)
 	s.key = findKey(sources)
 	if n := s.config.Network; n != "" && n != "mainnet" && n != "testnet" {

@@ -372,7 +372,7 @@ func (w *world) growNames(*system) (growing, error) {
 			figures = append(figures, taken...)
 		}
 		figures = append(figures, mib(statusBytes(w.svc.process.cmd.Process.Pid, "VmRSS:")))
-		for _, check := range [][]string{{"svcfs", "ledger", group, "--verify", "--list-memory", "16G"},
+		for _, check := range [][]string{{"svcfs", "ledger", group, "--verify"},
 			{"svcd", "audit", "--data", w.svc.data}} {
 			taken, most, err := w.svc.command(check[0], check[1:]...)
 			if err != nil {

@@ -148,22 +148,9 @@ func (l *Listing) End(log *Log, before Checkpoint, p wire.ChainProof, nonce stri
 	return c, l.checkInclusion(c, p.Chain)
 }
 
-// Names verifies the signed root of the living names after the last record, after [Listing.End]: it must be the one
-// that the records give. It returns the root in hex, "" if the service signed none. nonce is the nonce of the request.
-func (l *Listing) Names(log *Log, signed *wire.SignedNames, nonce string, root chain.Hash) (string, error) {
-	if signed == nil {
-		return "", nil
-	}
-	stated, err := l.signedNames(log, *signed, nonce)
-	if err == nil && stated != root {
-		err = refuse(0, "the service signed another root of names than its own %d records give: it hides a name "+
-			"that lives, or shows one that does not", l.at.Number)
-	}
-	return signed.Root, err
-}
-
-// signedNames returns the root of names that the service signed at the end of the list.
-func (l *Listing) signedNames(log *Log, signed wire.SignedNames, nonce string) (stated chain.Hash, err error) {
+// Names verifies the root of the living names that the service signed after the last record, after [Listing.End], and
+// returns it. That the records give it is not verified. nonce is the nonce of the request.
+func (l *Listing) Names(log *Log, signed wire.SignedNames, nonce string) (stated chain.Hash, err error) {
 	s, signature, err := ReadHead(signed.ChainHead, log, l.chain)
 	if err != nil {
 		return stated, err
@@ -179,6 +166,12 @@ func (l *Listing) signedNames(log *Log, signed wire.SignedNames, nonce string) (
 		return stated, refuse(0, "the root of names was signed for other records than the %d of the group", l.at.Number)
 	}
 	return stated, nil
+}
+
+// OtherNames is the refusal of a signed root of names after so many records.
+func OtherNames(records int64) error {
+	return refuse(0, "the service signed another root of names than its own %d records give: it hides a name that "+
+		"lives, or shows one that does not", records)
 }
 
 // Part is what is verified of a chain of which no record was read.
@@ -210,7 +203,7 @@ func OpenPart(log *Log, name string, before Checkpoint, must Past, p wire.ChainP
 	if p.Names == nil {
 		return part, refuse(0, "no root of names was signed")
 	}
-	part.Names, err = l.signedNames(log, *p.Names, nonce)
+	part.Names, err = l.Names(log, *p.Names, nonce)
 	part.Place = s.Place
 	if p.Chain != nil {
 		part.Proven = p.Chain.Number

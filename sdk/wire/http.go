@@ -226,5 +226,6 @@ const (
 	CodeSignIn      = "SIGN_IN_PAGE"
 	CodeCertificate = "CERTIFICATE" // what answers at the address of the service does not prove to be the service
 	CodeListMemory  = "LIST_MEMORY" // the lists of groups take more memory than the client allows
+	CodeSpool       = "SPOOL"       // the disk does not take what a check of a large group needs
 	CodeState       = "STATE"       // the file that remembers the history of the service cannot be read or written
 )
