@@ -189,7 +189,8 @@ func TestThreat8VerifyHoldsOnePage(t *testing.T) {
 	}
 }
 
-// TestThreat8VerifyHoldsAShare: a group that no list has room for is verified all the same, within the memory for lists.
+// TestThreat8VerifyHoldsAShare: a group that no list has room for is verified all the same, within the memory for
+// lists.
 func TestThreat8VerifyHoldsAShare(t *testing.T) {
 	t.Parallel()
 	s := testkit.Start(t, testkit.Ours)

@@ -77,8 +77,10 @@ func livedIn(t *testing.T) (s *testkit.Server, client func(change ...func(*sdk.C
 		"make":   func() error { return second(g.MakeFolder(ctx, "docs/empty")) },
 		"make 2": func() error { return second(g.MakeFolder(ctx, "top")) },
 		"unmake": func() error { return second(g.RemoveFolder(ctx, "top")) },
-		"folder": func() error { return second(g.RenameFolder(ctx, "docs", "archive/docs", putText(t, g, "docs/3").Seq)) },
-		"trash":  func() error { return second(g.Remove(ctx, "archive/docs/4")) },
+		"folder": func() error {
+			return second(g.RenameFolder(ctx, "docs", "archive/docs", putText(t, g, "docs/3").Seq))
+		},
+		"trash": func() error { return second(g.Remove(ctx, "archive/docs/4")) },
 	}
 	if _, err := g.Register(ctx); err != nil {
 		t.Fatal(err)
@@ -95,7 +97,7 @@ func livedIn(t *testing.T) (s *testkit.Server, client func(change ...func(*sdk.C
 			t.Fatal(err)
 		}
 	}
-	s.Log()                                                                                     // signs a root of these names, too, which are in no table
+	s.Log()                                                                                     // signs a root of these names, too
 	s.AddRecords(alice, "g", []string{"", "a//b", "/", strings.Repeat("deep/", 50), "archive"}) // "" = without a name
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -120,7 +122,7 @@ func TestVerifyInShares(t *testing.T) {
 	c := client(func(cfg *sdk.Config) { cfg.SpoolDir = spool })
 	sdk.SetShare(c, smallShare)
 	report, err := c.Group("g").Verify(t.Context())
-	want.Before, want.Pinned = report.Before, report.Pinned
+	want.Before, want.Pinned, want.Opens = report.Before, report.Pinned, report.Opens
 	if report != want || err != nil {
 		t.Errorf("in shares %+v, %v; at once %+v", report, err, want)
 	}
@@ -147,7 +149,8 @@ func TestVerifyInSharesWhileTheChainMoves(t *testing.T) {
 	}{
 		"goes on": {func(t *testing.T, _ *testkit.Server, g sdk.Group) { putText(t, g, "docs/new") }, ""},
 		"a folder is renamed": {func(t *testing.T, _ *testkit.Server, g sdk.Group) {
-			if _, err := g.RenameFolder(t.Context(), "archive", "elsewhere", putText(t, g, "docs/new").Seq); err != nil {
+			newest := putText(t, g, "docs/new").Seq
+			if _, err := g.RenameFolder(t.Context(), "archive", "elsewhere", newest); err != nil {
 				t.Error(err)
 			}
 		}, ""},

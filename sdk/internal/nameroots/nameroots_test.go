@@ -30,7 +30,8 @@ func history(files int, random *rand.Rand) (trees [places]chain.Names, changes [
 				if lives {
 					change(true)
 				}
-				name, v.Attributes = fmt.Sprintf("folder/%d/%d", random.IntN(9), random.IntN(20)), fmt.Sprint(random.IntN(2))
+				name = fmt.Sprintf("folder/%d/%d", random.IntN(9), random.IntN(20))
+				v.Attributes = fmt.Sprint(random.IntN(2))
 				if random.IntN(10) == 0 && !made {
 					name = ""
 				}
