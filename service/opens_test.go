@@ -2,6 +2,8 @@ package service_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -139,5 +141,66 @@ func TestKeyIsGivenOutAfterItsRecord(t *testing.T) {
 	asked := vault.asked.Load()
 	if _, problem := bob.retrieve("g", ref); !strings.Contains(problem, "Insufficient") || vault.asked.Load() != asked {
 		t.Errorf("a key was given out for nothing: %s", problem)
+	}
+}
+
+// Threat 78: whatever members come and go, files are destroyed, keys replaced and retrievals repeated, who is no member
+// reads nothing, and the vault gave out as many keys as the ledger has records of retrievals.
+func TestThreat78OpensAreClaims(t *testing.T) {
+	t.Parallel()
+	r, _, later := runWithAskedVault(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	alice := r.owner()
+	alice.give("1000")
+	users, isMember := []*user{alice, r.user("bob", "100"), r.user("carol", "100")}, []bool{true, false, false}
+	r.checkpoint()
+	later.Add(int64(time.Minute)) // a vault that began to follow the log counts soon
+	living := map[string]bool{}
+	var refs []string
+	given := int64(0)
+	for range 300 {
+		i := random.IntN(len(users))
+		switch n := random.IntN(20); {
+		case n < 3 || len(refs) == 0:
+			ref := alice.upload("g", fmt.Sprint(len(refs)), []byte("content")).CID
+			refs, living[ref] = append(refs, ref), true
+		case n < 5 && i > 0 && isMember[i]:
+			must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": users[i].id})
+			isMember[i] = false
+		case n < 7 && i > 0 && !isMember[i]:
+			alice.adds(users[i])
+			isMember[i] = true
+		case n == 7:
+			ref := refs[random.IntN(len(refs))]
+			if living[ref] {
+				must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+			}
+			living[ref] = false
+		case n == 8:
+			ok(t, r.svc.RotateUploadKey(t.Context()))
+		default:
+			ref := refs[random.IntN(len(refs))]
+			status, body := users[i].tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref,
+				"claim_id": fmt.Sprint(random.IntN(3))})
+			if may := isMember[i] && living[ref]; may != (status == http.StatusOK) {
+				t.Fatalf("%s reads %s: %d %s, want %v", users[i].id, ref, status, body, may)
+			} else if may {
+				given++
+			}
+		}
+	}
+	later.Add(int64(wire.RecordedWithin))
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "last"})
+	if o := r.opens(); o.Keys != given || o.Clear != given || o.Unrecorded != 0 {
+		t.Errorf("%+v, %d keys were given", o, given)
+	}
+	var claims int64
+	db := r.openDatabase()
+	defer db.Close()
+	ok(t, db.QueryRow("SELECT count(*) FROM ledger WHERE kind = 'claim_token' AND ref <> ''").Scan(&claims))
+	if _, err := r.svc.Audit(t.Context()); err != nil || claims != given {
+		t.Errorf("%d records of retrievals, %d keys: %v", claims, given, err)
 	}
 }

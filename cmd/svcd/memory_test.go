@@ -79,8 +79,8 @@ func (n needles) search(raw []byte, found map[string]bool) {
 	}
 }
 
-// Threat 79: after many uploads and reads of svcfs the memory of svcd has no key of a file, no root, no key of the log or
-// of sessions, and no master key. What a client read in the clear is found there, so the search is good.
+// Threat 79: after many uploads and reads of svcfs the memory of svcd has no key of a file, no root, no key of the log
+// or of sessions, and no master key. What a client read in the clear is found there, so the search is good.
 func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
 	files := 20
 	if n, err := strconv.Atoi(os.Getenv("SVCD_FILES")); err == nil {
@@ -91,7 +91,8 @@ func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
 		ID  string `json:"account_id"`
 		Key string `json:"api_key"`
 	}
-	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data, "--balance", "1000000")), &made))
+	out := mustRun(t, "account", "create", "alice", "--data", p.data, "--balance", "1000000")
+	ok(t, json.Unmarshal([]byte(out), &made))
 	c, err := sdk.New(sdk.AccountID(made.ID), sdk.Config{URL: p.url, APIKey: sdk.NewSecret(made.Key)})
 	ok(t, err)
 	defer c.Close()
@@ -129,7 +130,8 @@ func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
 	}
 	var inClear string
 	ok(t, s.Read(t.Context(), func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(t.Context(), `SELECT ref, wrapped_key FROM files JOIN file_keys ON file_keys.id = key_id
+		for rows, err := range tx.Rows(t.Context(), `SELECT ref, wrapped_key FROM files
+			JOIN file_keys ON file_keys.id = key_id
 			UNION ALL SELECT ref, substr(data, 1, 60) FROM files JOIN small_contents ON small_contents.id = -key_id`) {
 			if err != nil {
 				return err
