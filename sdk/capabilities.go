@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -18,13 +19,21 @@ type capabilities struct {
 
 	mu    sync.Mutex
 	known *wire.Capabilities // nil until asked
+	at    time.Time          // when
 }
+
+// withoutVault is how long the answer of a service whose vault was away is taken for the newest.
+const withoutVault = 30 * time.Second
 
 // seen returns them if they were asked, else nil.
 func (k *capabilities) seen() *wire.Capabilities {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.known
+	known := k.known
+	if known != nil && known.Dialect.IsOurs() && known.Vault == nil && time.Since(k.at) > withoutVault {
+		return nil
+	}
+	return known
 }
 
 // Capabilities returns which dialect the service speaks, and its limits. A service without the
@@ -86,7 +95,7 @@ func (k *capabilities) ask(ctx context.Context) (wire.Capabilities, error) {
 	}
 	if !isRefused || refused.Status < http.StatusInternalServerError { // after a fault the next call asks again
 		k.mu.Lock()
-		k.known = &caps
+		k.known, k.at = &caps, time.Now()
 		k.mu.Unlock()
 	}
 	return caps, nil

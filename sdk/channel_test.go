@@ -20,17 +20,23 @@ import (
 func TestThreat79KeysComeSealed(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, testkit.Ours)
+	forgets := false
 	var asked []wire.PrepareRetrieveRequest
 	var answers []wire.PrepareRetrieveResult
 	s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			kept := httptest.NewRecorder()
-			next.ServeHTTP(kept, r)
 			var q wire.PrepareRetrieveRequest
 			var a struct{ Result wire.PrepareRetrieveResult }
 			_ = json.Unmarshal(body, &q)
+			if forgets && len(q.Channel.Encapsulated) == 0 { // as another process of the service
+				forgets = false
+				http.Error(w, `{"error":"no","code":"`+wire.CodeChannel+`"}`, http.StatusConflict)
+				return
+			}
+			kept := httptest.NewRecorder()
+			next.ServeHTTP(kept, r)
 			_ = json.Unmarshal(kept.Body.Bytes(), &a)
 			asked, answers = append(asked, q), append(answers, a.Result)
 			w.WriteHeader(kept.Code)
@@ -54,22 +60,28 @@ func TestThreat79KeysComeSealed(t *testing.T) {
 		}
 		_ = f.Close()
 	}
-	sealed := func(want int) {
+	sealed := func(want int) { // one channel whole
 		t.Helper()
-		given := 0
+		given, whole := 0, 0
 		for i, a := range answers {
 			if asked[i].Channel == nil || a.Key != "" {
 				t.Errorf("asked %+v, given %+v", asked[i], a)
+			} else if len(asked[i].Channel.Encapsulated) > 0 {
+				whole++
 			}
 			if len(a.SealedKey) == format.ChannelKeyBytes {
 				given++
 			}
 		}
-		if given != want {
-			t.Errorf("%d of %d answers have a sealed key, want %d", given, len(answers), want)
+		if given != want || whole != 1 {
+			t.Errorf("%d of %d answers have a sealed key, want %d; %d channels came whole", given, len(answers), want,
+				whole)
 		}
 		asked, answers = nil, nil
 	}
+	reads(s.c)
+	sealed(2)
+	forgets = true
 	reads(s.c)
 	sealed(2)
 	s.NextEpoch(true)

@@ -71,7 +71,7 @@ func kindByCode(code string) (Kind, bool) {
 	case wire.CodeInsufficient:
 		return ErrInsufficient, true
 	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodeBase, wire.CodeMissing,
-		wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent,
+		wire.CodePartExists, wire.CodeEpoch, wire.CodeChannel, wire.CodeHead, wire.CodeSpent,
 		wire.CodeJournalEnded:
 		return ErrConflict, true
 	case wire.CodeTooLarge:

@@ -2,9 +2,11 @@ package sdk
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -29,8 +31,9 @@ type vaultKey struct {
 
 // keyChannel is the way on which keys of files come from the vault.
 type keyChannel struct {
-	asks wire.KeyChannel
-	open *format.Channel
+	asks    wire.KeyChannel // whole
+	open    *format.Channel
+	isKnown atomic.Bool // to a process of the service
 }
 
 // vault is what a client knows of the vault of its service.
@@ -78,17 +81,34 @@ func (v *vault) through(ctx context.Context, request *wire.PrepareRetrieveReques
 		return nil, do()
 	}
 	key, err := v.current(ctx)
-	for again := false; err == nil; again = true {
+	for next := true; err == nil; next = false { // once more where the epoch ended meanwhile
 		if channel, err = key.channel(); err != nil {
 			return nil, err
 		}
-		request.Channel = &channel.asks
-		if err = do(); again || codeOf(err) != wire.CodeEpoch {
+		err = channel.through(request, do)
+		if !next || codeOf(err) != wire.CodeEpoch {
 			return channel, err
 		}
 		key, err = v.newer(ctx)
 	}
 	return nil, err
+}
+
+// through asks through the channel, of which the service may know the rest.
+func (k *keyChannel) through(request *wire.PrepareRetrieveRequest, do func() error) (err error) {
+	whole := k.asks
+	request.Channel = &wire.KeyChannel{Epoch: whole.Epoch, ID: whole.ID}
+	if !k.isKnown.Load() {
+		request.Channel = &whole
+	}
+	if err = do(); codeOf(err) == wire.CodeChannel {
+		request.Channel = &whole
+		err = do()
+	}
+	if err == nil {
+		k.isKnown.Store(true)
+	}
+	return err
 }
 
 // keyIn is the key of a file in an answer to a request with a channel; nil = without. What cannot be the key is
@@ -112,7 +132,9 @@ func (k *vaultKey) begin(account AccountID) (*keyChannel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keyChannel{wire.KeyChannel{Epoch: to.Epoch, Encapsulated: encapsulated}, channel}, nil
+	id := sha256.Sum256(encapsulated)
+	asks := wire.KeyChannel{Epoch: to.Epoch, ID: id[:], Encapsulated: encapsulated}
+	return &keyChannel{asks: asks, open: channel}, nil
 }
 
 // newer asks the service for the key of the vault again. After an error the known one stays.

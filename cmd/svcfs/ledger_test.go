@@ -37,7 +37,8 @@ func TestThreat78KeysWithoutARecordAreTold(t *testing.T) {
 			}
 		}
 	}
-	verifies(exitOK, "Z, each for a record of the ledger")
+	verifies(exitOK, "each for a record of the ledger")
+	verifies(exitOK, "0 in the clear, each for a record of the ledger") // a vault that follows the log counts soon
 	s.OpensInSilence()
-	verifies(exitProof, "Z, 1 of them without a record in the ledger")
+	verifies(exitProof, "1 in the clear, 1 of them without a record in the ledger")
 }

@@ -171,8 +171,12 @@ type PrepareRetrieveRequest struct {
 // KeyChannel is how keys of files come to a client without anybody between the vault and it who sees them: see
 // format.Channel.
 type KeyChannel struct {
-	Epoch        int64  `json:"epoch"`        // of the key of the vault
-	Encapsulated []byte `json:"encapsulated"` // format.EncapsulatedBytes, in standard base64
+	Epoch int64 `json:"epoch"` // of the key of the vault
+	// ID is SHA-256 of Encapsulated, in standard base64.
+	ID []byte `json:"id"`
+	// Encapsulated has format.EncapsulatedBytes, in standard base64. Without it a service that does not know the
+	// channel any more answers [CodeChannel], before anything is charged.
+	Encapsulated []byte `json:"encapsulated,omitempty"`
 }
 
 const (

@@ -21,8 +21,11 @@ type Opens struct {
 	Unrecorded int64 `json:"unrecorded"` // given out [RecordedWithin] ago or before, and the ledger has no record of it
 }
 
-// Line returns the line of a checkpoint, with its end.
+// Line returns the line of a checkpoint, with its end; "" where nobody counted.
 func (o Opens) Line() string {
+	if o == (Opens{}) {
+		return ""
+	}
 	return fmt.Sprintf("%s%d %d %d %d\n", OpensLine, o.Since, o.Keys, o.Clear, o.Unrecorded)
 }
 

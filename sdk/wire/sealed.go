@@ -58,6 +58,9 @@ const (
 	CodeHead  = "HEAD_CHANGED" // 409 the newest version of the name is another than the one that SealedHead.Base names
 	CodeSpent = "ID_SPENT"     // 409 the id was used for another upload
 
+	// CodeChannel is 409: the service does not know the channel of a retrieval, or not any more: send it whole.
+	CodeChannel = "CHANNEL_UNKNOWN"
+
 	// CodeJournalEnded is 409: the journal has ended, and its key opens no more.
 	CodeJournalEnded = "JOURNAL_ENDED"
 )

@@ -123,11 +123,12 @@ type Log struct {
 
 	// turn is held while the tree grows, and guards walk, chains and compared. It
 	// comes before mu.
-	turn     chan struct{}
-	walk     ledger.Walk // newest record that is in the tree
-	chains   chain.Tree  // where the chains end there
-	compared bool        // the records below the checkpoint found at the start were compared with it
-	cosignAt time.Time   // when the witness is asked again, at the earliest
+	turn      chan struct{}
+	walk      ledger.Walk // newest record that is in the tree
+	chains    chain.Tree  // where the chains end there
+	compared  bool        // the records below the checkpoint found at the start were compared with it
+	countedAt time.Time   // when the vault last said how many keys it gave out
+	cosignAt  time.Time   // when the witness is asked again, at the earliest
 
 	behindAt    vaultwire.Tree // of the vault, when it was behind walk
 	behindSince time.Time      // since when it is that
@@ -342,8 +343,10 @@ func parse(raw []byte, key ed25519.PublicKey) (Checkpoint, error) {
 	if err != nil {
 		return c, errors.New("its root of chains is not a hash")
 	}
-	if c.Opens, err = wire.ParseOpens(strings.TrimSuffix(lines[4], "\n")); err != nil {
-		return c, fmt.Errorf("its counts of keys: %w", err)
+	if counts := strings.TrimSuffix(lines[4], "\n"); counts != "" { // of an earlier build without
+		if c.Opens, err = wire.ParseOpens(counts); err != nil {
+			return c, fmt.Errorf("its counts of keys: %w", err)
+		}
 	}
 	c.Chains = chain.Hash(root)
 	if c.Hash, err = tlog.ParseHash(lines[2]); err != nil || c.text() != opened.Text {

@@ -155,7 +155,7 @@ func (f *Files) channelOf(account string, req wire.PrepareRetrieveRequest) *vaul
 		return nil
 	}
 	to := format.ChannelFor{Service: f.config.ContractID, Account: account, Epoch: req.Channel.Epoch}
-	return &vaultwire.Channel{For: to, Encapsulated: req.Channel.Encapsulated}
+	return &vaultwire.Channel{For: to, ID: req.Channel.ID, Encapsulated: req.Channel.Encapsulated}
 }
 
 // refusedChannel is the refusal of a channel, or err, which has another reason.
@@ -165,9 +165,11 @@ func refusedChannel(c *wire.KeyChannel, err error) error {
 		return err
 	case errors.Is(err, vaultwire.ErrEpoch), errors.Is(err, vaultwire.ErrUnknownKey):
 		return endedEpoch(c.Epoch)
+	case errors.Is(err, vaultwire.ErrNoChannel):
+		return fault.New(wire.CodeChannel, "channel: the service does not know it: send the encapsulated secret, too")
 	case errors.Is(err, vaultwire.ErrSealed):
-		return fault.New(wire.CodeValidation, "channel: want the %d bytes of an encapsulated secret, in base64",
-			format.EncapsulatedBytes)
+		return fault.New(wire.CodeValidation, "channel: want the %d bytes of an encapsulated secret and their "+
+			"SHA-256, in base64", format.EncapsulatedBytes)
 	}
 	return err
 }

@@ -67,6 +67,10 @@ type FileKey struct {
 // FileKey opens the key of a file, for a retrieval whose record is committed. Errors: [vaultwire.ErrNotOpened].
 func (k *Keys) FileKey(ctx context.Context, s *store.Store, q vaultwire.OpenFile) (key FileKey, err error) {
 	opened, err := anew(k.reloads(ctx, s), func() (vaultwire.OpenedFile, error) { return k.OpenFile(ctx, q) })
+	if errors.Is(err, vaultwire.ErrNoClaim) { // its answer was lost
+		err = &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Second, Err: err,
+			Text: "the vault, which keeps the keys, gave this key already: try again"}
+	}
 	if err != nil || opened.Sealed != nil {
 		return FileKey{Sealed: opened.Sealed}, err
 	}

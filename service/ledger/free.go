@@ -67,14 +67,14 @@ const ActionWithdraw = "withdraw_offer"
 // back a destruction or an offer is bounded by what it takes back: a stolen key that used up
 // the changes of an account, or its share of the reserve, must not keep its owner from that. A return from the trash is
 // bounded by the removal before it, and who used up the changes of an account must not keep the account from
-// bringing files back. A retrieval that was paid before is recorded again on a full disk, too.
+// bringing files back.
 func freelyOf(action string) freely {
 	switch action {
 	case chain.KindKeep, ActionWithdraw:
 		return freely{always: true}
 	case chain.KindTombstone, chain.KindRevoke:
 		return freely{anyRoom: true}
-	case chain.KindClaim, chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept,
+	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept,
 		chain.KindDeleteGroup:
 		return freely{counts: true, anyRoom: true}
 	case chain.KindRestore:
@@ -108,7 +108,13 @@ const bytesKept = `octet_length(kind || account || group_id || ref || file_hash 
 // Free appends r, which costs nothing, and counts it as n free changes, or as more if it is
 // long; see [FreeBytes]. An error means that the transaction must not commit.
 func (l *Ledger) Free(ctx context.Context, tx *store.Tx, action string, n int64, r chain.Record) (chain.Row, error) {
-	if action != ActionUpload && action != ActionRetrieve { // they have bounds of their own
+	switch action {
+	case ActionUpload, ActionRetrieve: // they have bounds of their own
+	case chain.KindClaim:
+		if err := l.countRepeat(ctx, tx, r.Account); err != nil {
+			return chain.Row{}, err
+		}
+	default:
 		if err := l.holdBack(ctx, tx, freelyOf(action), n, &r); err != nil {
 			return chain.Row{}, err
 		}
@@ -226,7 +232,16 @@ func (l *Ledger) CountFree(ctx context.Context, tx *store.Tx, account string) er
 		"the account made %d free changes today, which is the limit")
 }
 
-// countFree counts n changes of an account in a scope: "" is everything, else a group or a file.
+// countRepeat counts a retrieval that was paid before. What an account changes leaves its retrievals alone.
+func (l *Ledger) countRepeat(ctx context.Context, tx *store.Tx, account string) error {
+	if l.bounds.PerDay <= 0 {
+		return nil
+	}
+	return l.countFree(ctx, tx, account, "retrievals", 1, l.bounds.PerDay,
+		"the account repeated %d retrievals today, which is the limit")
+}
+
+// countFree counts n changes of an account in a scope: "" is everything, else a group, a file, or repeated retrievals.
 func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, scope string, n int64, most int,
 	atLimit string) error {
 	made, now, err := l.count(ctx, tx, account, scope, n)

@@ -25,6 +25,17 @@ func bodyOf(r *http.Request) []byte {
 	return body
 }
 
+// WantsChannel asks for the whole channel, which [Server.SealedKey] needs, if a request to prepare_retrieve has its id
+// alone.
+func WantsChannel(w http.ResponseWriter, asked []byte) bool {
+	var req wire.PrepareRetrieveRequest
+	if json.Unmarshal(asked, &req) != nil || req.Channel == nil || req.Channel.Encapsulated != nil {
+		return false
+	}
+	writeJSON(w, http.StatusConflict, wire.Error{Error: "send the channel whole", Code: wire.CodeChannel})
+	return true
+}
+
 // SealedKey is a key, in base64, as the vault sends it through the channel of a request to prepare_retrieve; nil = the
 // request has none, or the key is none.
 func (s *Server) SealedKey(r *http.Request, asked []byte, key string) []byte {

@@ -23,7 +23,7 @@ const (
 	maxCame    = 1 << 16
 	// settling is how long after a vault began to follow the log a key may be asked for whose record was in the log
 	// before.
-	settling = 10 * time.Second
+	settling = 30 * time.Second
 )
 
 // opens counts the keys of files that were given out: each for a record, which is crossed off when it comes into the
@@ -156,9 +156,18 @@ func (v *Vault) channelOf(q *vaultwire.Channel) (*format.Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := channelID{q.For, sha256.Sum256(q.Encapsulated)}
+	if len(q.ID) != sha256.Size {
+		return nil, fmt.Errorf("a channel of an id of %d bytes: %w", len(q.ID), vaultwire.ErrSealed)
+	}
+	id := channelID{q.For, [sha256.Size]byte(q.ID)}
 	if c, ok := v.channels.Get(id); ok {
 		return c, nil
+	}
+	if q.Encapsulated == nil {
+		return nil, vaultwire.ErrNoChannel
+	}
+	if sha256.Sum256(q.Encapsulated) != id.encapsulated {
+		return nil, fmt.Errorf("a channel of another id: %w", vaultwire.ErrSealed)
 	}
 	c, err := secret.OpenChannel(q.For, q.Encapsulated)
 	if err != nil {

@@ -2,6 +2,7 @@ package vault_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,7 +54,7 @@ func openingWith(t *testing.T, w way) *opening {
 	o.opens(o.claim(1)) // before it follows the log
 	o.records("account:first", chain.Hash{1})
 	o.opens(o.claim(1)) // its record may have been in the log before
-	o.now = o.now.Add(10 * time.Second)
+	o.now = o.now.Add(30 * time.Second)
 	return o
 }
 
@@ -175,6 +176,12 @@ func unrecordedKeysAreCounted(t *testing.T, w way) {
 	o.says(2, 2, 1)
 	o.records("account:throwaway", silent.Claim.Sum())
 	o.says(2, 2, 1)
+	forged := vaultwire.Extension{
+		Records: vaultwire.AppendRecord(nil, chain.Key(reader), chain.PlaceOf(&silent.Claim))}
+	forged.Tree, _ = o.NewestTree(t.Context(), vaultwire.Nothing{})
+	_, err := o.Extend(t.Context(), forged) // a record of no tree
+	is(t, "a record beside the log", err, vaultwire.ErrNotFollowing)
+	o.says(2, 2, 1)
 	o.records("account:throwaway", chain.Hash{2})
 	o.records(reader, silent.Claim.Sum()) // who wrote it cannot take it back
 	o.says(2, 2, 0)
@@ -210,9 +217,13 @@ func keysComeThroughChannels(t *testing.T, w way) {
 	to := format.ChannelFor{Service: "svc.testnet", Account: "reader", Epoch: 1}
 	encapsulated, client, err := public.NewChannel(to)
 	must(t, err)
+	id := sha256.Sum256(encapsulated)
 	for n := range int64(2) { // once opened, a channel is kept
 		q := o.claim(n + 1)
-		q.Channel = &vaultwire.Channel{For: to, Encapsulated: encapsulated}
+		q.Channel = &vaultwire.Channel{For: to, ID: id[:]}
+		if n == 0 {
+			q.Channel.Encapsulated = encapsulated
+		}
 		a, err := o.OpenFile(t.Context(), q)
 		must(t, err)
 		key, err := client.Open("g", "bafy1", a.Sealed)
@@ -225,12 +236,19 @@ func keysComeThroughChannels(t *testing.T, w way) {
 		change func(*vaultwire.Channel)
 		want   error
 	}{
-		"half a secret":    {func(c *vaultwire.Channel) { c.Encapsulated = encapsulated[:100] }, vaultwire.ErrSealed},
+		"half a secret": {func(c *vaultwire.Channel) {
+			other := sha256.Sum256(encapsulated[:100])
+			c.ID, c.Encapsulated = other[:], encapsulated[:100]
+		}, vaultwire.ErrSealed},
+		"another secret": {func(c *vaultwire.Channel) { c.ID = make([]byte, 32) }, vaultwire.ErrSealed},
+		"half an id":     {func(c *vaultwire.Channel) { c.ID = id[:16] }, vaultwire.ErrSealed},
+		"an unknown channel": {func(c *vaultwire.Channel) { c.ID, c.Encapsulated = make([]byte, 32), nil },
+			vaultwire.ErrNoChannel},
 		"the next epoch":   {func(c *vaultwire.Channel) { c.For.Epoch = 2 }, vaultwire.ErrUnknownKey},
 		"no epoch":         {func(c *vaultwire.Channel) { c.For.Epoch = 0 }, vaultwire.ErrEpoch},
 		"another's claims": {func(c *vaultwire.Channel) { c.For.Account = "other" }, vaultwire.ErrNoClaim},
 	} {
-		c := vaultwire.Channel{For: to, Encapsulated: encapsulated}
+		c := vaultwire.Channel{For: to, ID: id[:], Encapsulated: encapsulated}
 		tc.change(&c)
 		q := o.claim(3)
 		q.Channel = &c

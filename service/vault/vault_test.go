@@ -470,7 +470,7 @@ func writesWhatItSigns(t *testing.T, w way) {
 			chain.Statement{Origin: origin, Chain: "group:g"}.HeadText("abc")},
 		"a checkpoint": {vaultwire.Sign{Tree: &tree},
 			[]byte(wire.CheckpointText(origin, 8, chain.Hash{}, chain.Hash{},
-				wire.Opens{Since: now.Add(10 * time.Second).Unix()}))},
+				wire.Opens{Since: now.Add(30 * time.Second).Unix()}))},
 		"its key for uploads": {vaultwire.Sign{Epoch: &vaultwire.Epoch{Number: 1, NotAfter: later}},
 			chain.VaultKey{Origin: origin, Epoch: 1, KEM: format.SealedKeyKEM,
 				Public: real[vaultwire.PurposeUploads], NotAfter: later}.Text()},

@@ -76,6 +76,8 @@ func (l Log) Extended(e Extension) (Log, error) {
 	case e.Tree.Records < l.Tree.Records || e.Tree.Records > maxLogRecords:
 		return l, fmt.Errorf("a tree of %d records after one of %d: %w", e.Tree.Records, l.Tree.Records,
 			ErrNotFollowing)
+	case (e.Tree == l.Tree || l.Tree.Records == 0) && len(e.Records) > 0:
+		return l, fmt.Errorf("records that no tree before lacks: %w", ErrNotFollowing)
 	case e.Tree == l.Tree:
 		return l, nil
 	case l.Tree.Records == 0:

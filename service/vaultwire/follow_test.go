@@ -50,6 +50,9 @@ func (l *ledger) add(names ...string) (e Extension, err error) {
 	return e, err
 }
 
+// begins is an extension for a vault that follows nothing yet.
+func begins(e Extension) Extension { return Extension{Tree: e.Tree, Edge: e.Edge} }
+
 // Whatever records come, of whichever chains, a vault that began at any place has the tree of all of them.
 func TestLogFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,7 +68,11 @@ func TestLogFollows(t *testing.T) {
 			}
 			logs = append(logs, Log{})
 			for i := range logs {
-				next, err := logs[i].Extended(e)
+				given := e
+				if logs[i].Tree == (Tree{}) {
+					given = begins(e)
+				}
+				next, err := logs[i].Extended(given)
 				if err != nil || next.Tree != e.Tree {
 					t.Fatalf("%+v, %v", next, err)
 				}
@@ -83,7 +90,7 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := (Log{}).Extended(first)
+	log, err := (Log{}).Extended(begins(first))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +116,7 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 	bytes := func(change func(raw []byte) []byte) []byte { return change(slices.Clone(e.Records)) }
 	for what, bad := range map[string]Extension{
 		"no records":          {Tree: e.Tree, Chains: e.Chains},
+		"records of no tree":  {Tree: log.Tree, Records: e.Records, Chains: e.Chains},
 		"no part":             {Tree: e.Tree, Records: e.Records},
 		"a part of one chain": {Tree: e.Tree, Records: e.Records, Chains: before.Part([]chain.Hash{a})},
 		"the part after": {Tree: e.Tree, Records: e.Records,
@@ -151,6 +159,7 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 		"less than nothing": {Tree: Tree{Records: -1}},
 		"no records":        {Tree: Tree{Chains: chain.Key("group:a")}},
 		"no edge":           {Tree: first.Tree},
+		"records":           first,
 		"another edge":      {Tree: first.Tree, Edge: e.Edge},
 		"a longer edge":     {Tree: first.Tree, Edge: append(slices.Clone(first.Edge), first.Edge...)},
 		"more than any":     {Tree: Tree{Records: 1 << 62}, Edge: make([]byte, 32)},

@@ -21,7 +21,8 @@ type (
 	// Channel is a way of keys to a client, see [format.Channel].
 	Channel struct {
 		For          format.ChannelFor
-		Encapsulated []byte
+		ID           []byte // SHA-256 of Encapsulated
+		Encapsulated []byte // nil = the vault knows it
 	}
 	// OpenedFile is the key of a file.
 	OpenedFile struct {

@@ -118,6 +118,8 @@ var (
 	ErrNotFollowing = errors.New("the tree does not follow from the newest one of the vault")
 	// ErrNoClaim means that the key of a file was asked for without the record of its retrieval, or for one once more.
 	ErrNoClaim = errors.New("the key of a file is given out for the record of its retrieval alone, and once")
+	// ErrNoChannel means that the vault does not know a channel, or not any more.
+	ErrNoChannel = errors.New("the vault does not know this channel")
 	// ErrSealed means that a sealed key does not open.
 	ErrSealed = errors.New("the sealed key does not open")
 )
@@ -154,7 +156,7 @@ type Vault interface {
 	Wrap(context.Context, Wrap) (Wrapped, error)
 	// OpenFile opens the key of a file, for who retrieves it, and counts it: a checkpoint says how many keys were given
 	// out without a record in the log, and how many in the clear. Errors: [ErrNotOpened], [ErrNoClaim], and those of a
-	// channel: [ErrEpoch], [ErrUnknownKey], [ErrSealed].
+	// channel: [ErrEpoch], [ErrUnknownKey], [ErrNoChannel], [ErrSealed].
 	OpenFile(context.Context, OpenFile) (OpenedFile, error)
 	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
 	OpenList(context.Context, OpenList) (Opened, error)
