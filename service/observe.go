@@ -55,7 +55,7 @@ func (s *Service) pingDatabase(ctx context.Context) error {
 func (s *Service) state() (metrics.State, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateWait)
 	defer cancel()
-	state := metrics.State{FreeBytes: space.Free(s.cfg.DataDir)}
+	state := metrics.State{FreeBytes: space.Free(s.cfg.DataDir), Opens: s.log.Opens()}
 	err := s.store.Read(ctx, func(tx *store.Tx) (err error) {
 		if state.LedgerSeq, err = ledger.Size(ctx, tx); err != nil {
 			return err

@@ -508,6 +508,7 @@ func TestMetrics(t *testing.T) {
 		`svcd_request_duration_seconds_count{operation="prepare_retrieve"} 1`,
 		`svcd_uploads_total 1`, `svcd_retrieves_total 1`, `svcd_ledger_seq 4`, `svcd_open_uploads 1`, `svcd_accounts 1`,
 		`svcd_files 1`,
+		`svcd_vault_keys 0`, `svcd_vault_keys_in_clear 0`, `svcd_vault_keys_unrecorded 0`,
 		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`,
 		`svcd_part_duration_seconds_count{call="write",part="database"}`,
 		`svcd_build_info{go="`, `svcd_part_up{part="checkpoints"} 1`, `svcd_part_up{part="clock"} 1`,

@@ -176,6 +176,12 @@ func (l *Log) Behind() bool {
 	return l.behind
 }
 
+// Opens is what the vault counted, in the newest checkpoint of this process.
+func (l *Log) Opens() wire.Opens {
+	signed, _ := l.newest()
+	return signed.Opens
+}
+
 // newest returns the checkpoint and the file that are served.
 func (l *Log) newest() (Checkpoint, *os.File) {
 	l.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 )
@@ -122,9 +123,10 @@ type State struct {
 	LedgerSeq   int64
 	OpenUploads int64
 	Accounts    int64
-	Files       int64 // living
-	FileBytes   int64 // ciphertext of living files
-	FreeBytes   int64 // on the disk of the data directory; -1 = unknown
+	Files       int64      // living
+	FileBytes   int64      // ciphertext of living files
+	FreeBytes   int64      // on the disk of the data directory; -1 = unknown
+	Opens       wire.Opens // in the newest checkpoint of this process
 }
 
 // Watch adds the figures that read gives; when it fails they are left out.
@@ -139,6 +141,11 @@ func (m *Metrics) Watch(read func() (State, error)) {
 	add("files", "Files that can be retrieved.", func(s State) int64 { return s.Files })
 	add("file_bytes", "Ciphertext of files that can be retrieved.", func(s State) int64 { return s.FileBytes })
 	add("data_free_bytes", "Free space on the disk of the data directory.", func(s State) int64 { return s.FreeBytes })
+	add("vault_keys", "Keys of files that the vault gave out.", func(s State) int64 { return s.Opens.Keys })
+	add("vault_keys_in_clear", "Keys of files that the vault gave out in the clear.",
+		func(s State) int64 { return s.Opens.Clear })
+	add("vault_keys_unrecorded", "Keys of files that the vault gave out without a record in the ledger.",
+		func(s State) int64 { return s.Opens.Unrecorded })
 	m.registry.MustRegister(c)
 }
 
