@@ -82,9 +82,10 @@ func (n needles) search(raw []byte, found map[string]bool) {
 // Threat 79: after many uploads and reads of svcfs the memory of svcd has no key of a file, no root, no key of the log
 // or of sessions, and no master key. What a client read in the clear is found there, so the search is good.
 func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
-	files := 20
-	if n, err := strconv.Atoi(os.Getenv("SVCD_FILES")); err == nil {
-		files = n
+	const files = 20
+	reads := 2 // of each
+	if n, err := strconv.Atoi(os.Getenv("SVCD_READS")); err == nil {
+		reads = n
 	}
 	p := startServe(t)
 	var made struct {
@@ -101,11 +102,16 @@ func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
 	ok(t, err)
 	for i := range files {
 		name := fmt.Sprint("file", i)
-		put, err := g.Put(t.Context(), name, strings.NewReader(name))
+		_, err := g.Put(t.Context(), name, strings.NewReader(name))
 		ok(t, err)
-		f, err := g.OpenRef(t.Context(), put.Ref)
+	}
+	list, err := g.Entries(t.Context())
+	ok(t, err)
+	for i := range files * reads {
+		e := list[i%files]
+		f, err := g.OpenEntry(t.Context(), e)
 		ok(t, err)
-		if content, err := io.ReadAll(f); err != nil || string(content) != name {
+		if content, err := io.ReadAll(f); err != nil || string(content) != e.Name {
 			t.Errorf("%q: %v", content, err)
 		}
 		_ = f.Close()
