@@ -48,7 +48,13 @@ func benchmarkSave(b *testing.B, clients, together, files int) {
 	if files > 0 && b.N > 1 { // else it is the one save that is tried before
 		alice.upload("g", "first", nil) // makes the list key
 		fillRecords(b, r, "g", alice.id, files)
+		db := r.openDatabase()
+		defer db.Close()
 		proctest.Eventually(b, "the records have their places", func() bool {
+			var waiting int
+			if err := db.QueryRow("SELECT count(*) FROM unplaced").Scan(&waiting); err != nil || waiting > 0 {
+				return false
+			}
 			item := alice.seals("g", "one more", []byte("x"))
 			status, _ := alice.putsFrame(item.ID, item.frame())
 			return status == http.StatusOK
