@@ -97,7 +97,8 @@ func livedIn(t *testing.T) (s *testkit.Server, client func(change ...func(*sdk.C
 			t.Fatal(err)
 		}
 	}
-	s.Log()                                                                                     // signs a root of these names, too
+	// The log shows a root of these names, which are in no table, too.
+	s.Log()
 	s.AddRecords(alice, "g", []string{"", "a//b", "/", strings.Repeat("deep/", 50), "archive"}) // "" = without a name
 	if err := c.Close(); err != nil {
 		t.Fatal(err)

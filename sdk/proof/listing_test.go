@@ -338,7 +338,8 @@ func TestYoungRecordsMustBeSigned(t *testing.T) {
 func longChain(name string, times ...time.Duration) (records []chain.Record, places []chain.Place) {
 	places = make([]chain.Place, 1, len(times)+1)
 	for i, after := range times {
-		r := chain.Record{Seq: int64(i + 1), TimeNS: 1e18 + int64(after), Kind: chain.KindKeep, Group: "team", Chain: name,
+		r := chain.Record{Seq: int64(i + 1), TimeNS: 1e18 + int64(after), Kind: chain.KindKeep, Group: "team",
+			Chain:  name,
 			Number: int64(i + 1), Prev: places[i].Hash}
 		records, places = append(records, r), append(places, chain.PlaceOf(&r))
 	}

@@ -20,7 +20,8 @@ const places = 4
 // history is what lives at each place, and the changes that say so.
 func history(files int, random *rand.Rand) (trees [places]chain.Names, changes []Change) {
 	for i := range files {
-		v := chain.Living{Ref: fmt.Sprint("secret-", i), Place: chain.Place{Number: int64(i + 1), Hash: chain.Hash{byte(i)}}}
+		at := chain.Place{Number: int64(i + 1), Hash: chain.Hash{byte(i)}}
+		v := chain.Living{Ref: fmt.Sprint("secret-", i), Place: at}
 		name, lives, made := "", false, random.IntN(5) == 0
 		for at := range places {
 			change := func(gone bool) {
@@ -120,7 +121,8 @@ func TestPartsOnDisk(t *testing.T) {
 			t.Errorf("in the folder is %v, %v", list, err)
 		}
 		raw := make([]byte, r.spool.end)
-		if _, err := r.spool.file.ReadAt(raw, 0); err != nil || len(raw) < 3*blockBytes || bytes.Contains(raw, []byte("secret-")) {
+		_, err := r.spool.file.ReadAt(raw, 0)
+		if err != nil || len(raw) < 3*blockBytes || bytes.Contains(raw, []byte("secret-")) {
 			t.Errorf("on disk are %d bytes, %v", len(raw), err)
 		}
 		if err := damage(r.spool); err != nil {
