@@ -17,6 +17,9 @@ type Tree struct {
 	Root, Chains chain.Hash
 }
 
+// NoRecords is the tree of a log without records.
+func NoRecords() Tree { return Tree{Root: sha256.Sum256(nil)} }
+
 // Extension says how a tree of the log extends the one before.
 type Extension struct {
 	Tree Tree
@@ -69,18 +72,19 @@ type Log struct {
 	edge []tlog.Hash
 }
 
-// Extended returns the log with another tree, which must follow from the records. The first one is believed. Errors:
-// [ErrNotFollowing].
+// Extended returns the log with another tree, which must follow from the records. The first one is believed, and so is
+// one with an edge after that of no records. Errors: [ErrNotFollowing].
 func (l Log) Extended(e Extension) (Log, error) {
+	begins := l.Tree == (Tree{}) || l.Tree.Records == 0 && len(e.Edge) > 0
 	switch {
 	case e.Tree.Records < l.Tree.Records || e.Tree.Records > maxLogRecords:
 		return l, fmt.Errorf("a tree of %d records after one of %d: %w", e.Tree.Records, l.Tree.Records,
 			ErrNotFollowing)
-	case (e.Tree == l.Tree || l.Tree.Records == 0) && len(e.Records) > 0:
+	case (e.Tree == l.Tree || begins) && len(e.Records) > 0:
 		return l, fmt.Errorf("records that no tree before lacks: %w", ErrNotFollowing)
 	case e.Tree == l.Tree:
 		return l, nil
-	case l.Tree.Records == 0:
+	case begins:
 		return begun(e)
 	}
 	part, err := chain.ParseTreePart(e.Chains)
@@ -111,16 +115,11 @@ func (l Log) Extended(e Extension) (Log, error) {
 
 func begun(e Extension) (l Log, err error) {
 	l.Tree = e.Tree
-	if e.Tree.Records == 0 {
-		if e.Tree != (Tree{Root: sha256.Sum256(nil)}) {
-			return Log{}, fmt.Errorf("it has no records, and not their root: %w", ErrNotFollowing)
-		}
-		return l, nil
-	}
 	for raw := e.Edge; len(raw) >= tlog.HashSize; raw = raw[tlog.HashSize:] {
 		l.edge = append(l.edge, tlog.Hash(raw[:tlog.HashSize]))
 	}
-	if len(e.Edge) != tlog.HashSize*bits.OnesCount64(uint64(e.Tree.Records)) || l.root() != tlog.Hash(e.Tree.Root) {
+	if len(e.Edge) != tlog.HashSize*bits.OnesCount64(uint64(e.Tree.Records)) || l.root() != tlog.Hash(e.Tree.Root) ||
+		e.Tree.Records == 0 && e.Tree.Chains != (chain.Hash{}) {
 		return Log{}, fmt.Errorf("its edge is not that of it: %w", ErrNotFollowing)
 	}
 	return l, nil
@@ -136,8 +135,10 @@ func (l *Log) add(h tlog.Hash) {
 	l.Tree.Records++
 }
 
-// root returns the root of a log that has records.
 func (l *Log) root() tlog.Hash {
+	if len(l.edge) == 0 {
+		return sha256.Sum256(nil)
+	}
 	last := len(l.edge) - 1
 	root := l.edge[last]
 	for i := last - 1; i >= 0; i-- {

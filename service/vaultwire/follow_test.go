@@ -53,14 +53,23 @@ func (l *ledger) add(names ...string) (e Extension, err error) {
 // begins is an extension for a vault that follows nothing yet.
 func begins(e Extension) Extension { return Extension{Tree: e.Tree, Edge: e.Edge} }
 
-// Whatever records come, of whichever chains, a vault that began at any place has the tree of all of them.
+// nothing is a log without records that is followed.
+func nothing(t rapid.TB) Log {
+	l, err := (Log{}).Extended(Extension{Tree: NoRecords()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Whatever records come, of whichever chains, who began at any place, or before the first record, has the tree of all.
 func TestLogFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &ledger{ends: map[string]chain.Place{}}
 		name := rapid.Custom(func(t *rapid.T) string {
 			return fmt.Sprint("group:", rapid.IntRange(0, 12).Draw(t, "chain"))
 		})
-		var logs []Log
+		logs := []Log{nothing(t)}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			e, err := l.add(rapid.SliceOfN(name, 1, 9).Draw(t, "records")...)
 			if err != nil {
@@ -68,7 +77,7 @@ func TestLogFollows(t *testing.T) {
 			}
 			logs = append(logs, Log{})
 			for i := range logs {
-				given := e
+				given := Extension{Tree: e.Tree, Records: e.Records, Chains: e.Chains}
 				if logs[i].Tree == (Tree{}) {
 					given = begins(e)
 				}
@@ -166,6 +175,16 @@ func TestThreat77LogIsExtendedByItsRecordsAlone(t *testing.T) {
 	} {
 		if _, err := (Log{}).Extended(bad); !errors.Is(err, ErrNotFollowing) {
 			t.Errorf("at first, %s: %v", what, err)
+		}
+	}
+	for what, bad := range map[string]Extension{
+		"no records":          {Tree: first.Tree, Chains: []byte{0}},
+		"records and an edge": {Tree: first.Tree, Records: first.Records, Chains: []byte{0}, Edge: first.Edge},
+		"chains of nothing":   {Tree: Tree{Root: NoRecords().Root, Chains: first.Tree.Chains}, Chains: []byte{0}},
+		"chains before":       {Tree: first.Tree, Records: first.Records, Chains: whole},
+	} {
+		if _, err := nothing(t).Extended(bad); !errors.Is(err, ErrNotFollowing) {
+			t.Errorf("after no records, %s: %v", what, err)
 		}
 	}
 	if next, err := log.Extended(e); err != nil || next.Tree != e.Tree {
