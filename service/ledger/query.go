@@ -59,10 +59,28 @@ func Newest(ctx context.Context, tx *store.Tx) (at time.Time, hash []byte, err e
 	return time.Unix(0, ns), hash, nil
 }
 
-// Hashes returns the hashes of at most n records after a place.
-func Hashes(ctx context.Context, tx *store.Tx, after int64, n int) ([][]byte, error) {
-	return store.Values[[]byte](ctx, tx, "read hashes",
-		"SELECT hash FROM placed WHERE place > ? ORDER BY place LIMIT ?", after, n)
+// Ends returns chain, number and hash of n records after a place, unchecked.
+func Ends(ctx context.Context, tx *store.Tx, after int64, n int) ([]chain.Row, error) {
+	rows := make([]chain.Row, 0, n)
+	for rest, err := range tx.Rows(ctx, "SELECT chain, number, hash FROM placed WHERE place > ? ORDER BY place LIMIT ?",
+		after, n) {
+		var r chain.Row
+		var hash []byte
+		if err == nil {
+			err = rest.Scan(&r.Chain, &r.Number, &hash)
+		}
+		if err == nil && copy(r.Hash[:], hash) < len(r.Hash) {
+			err = fmt.Errorf("its hash has %d bytes", len(hash))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read row %d: %w", after+int64(len(rows))+1, err)
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) < n {
+		return nil, fmt.Errorf("the ledger has %d rows behind row %d, want %d", len(rows), after, n)
+	}
+	return rows, nil
 }
 
 // NewestOf returns the sequence of the newest record of a group's own chain, 0 if it has none.
