@@ -37,14 +37,19 @@ func (r *running) witnessed(url, key string) *running {
 }
 
 // A service with a witness publishes only checkpoints that the witness signed too; the
-// witness signs no second history.
-func TestThreat6WitnessSignsOneHistory(t *testing.T) {
+// witness signs no second history, and may replay the records.
+func TestThreat6WitnessSignsOneHistory(t *testing.T) { signsOneHistory(t, false) }
+
+func TestThreat6WitnessThatReplaysSignsOneHistory(t *testing.T) { signsOneHistory(t, true) }
+
+func signsOneHistory(t *testing.T, replays bool) {
 	t.Parallel()
 	r, alice := runWithGroup(t)
 	w, err := witness.Open(t.TempDir(), "witness.example.org", []string{r.key()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Replays = replays
 	away := false
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if away {

@@ -121,9 +121,11 @@ type Log struct {
 	witness *witness.Client // nil = none; used in turn
 	names   *following
 
-	// turn is held while the tree grows, and guards walk, chains and compared. It
+	// turn is held while the tree grows, and guards feed, walk, chains and compared. It
 	// comes before mu.
 	turn      chan struct{}
+	feed      feed
+	told      sync.Once   // that the witness replays
 	walk      ledger.Walk // newest record that is in the tree
 	chains    chain.Tree  // where the chains end there
 	compared  bool        // the records below the checkpoint found at the start were compared with it

@@ -23,6 +23,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaultwire"
+	"github.com/svcfs/svcfs/service/witness"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -100,12 +101,18 @@ func theKey() keyOf { return keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.S
 
 func openAt(t testing.TB, s *store.Store, dir string, places *settled, key checkpoint.Key) *checkpoint.Log {
 	t.Helper()
+	return openFor(t, s, dir, places, key, nil)
+}
+
+func openFor(t testing.TB, s *store.Store, dir string, places *settled, key checkpoint.Key,
+	w *witness.Client) *checkpoint.Log {
+	t.Helper()
 	keys := func(context.Context, *store.Tx) ([]checkpoint.Key, error) { return []checkpoint.Key{key}, nil }
 	now := places.now
 	if now == nil {
 		now = time.Now
 	}
-	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, places, nil,
+	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, places, w,
 		64<<20, slog.New(slog.DiscardHandler), now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {

@@ -104,6 +104,8 @@ func (l *Log) grow(ctx context.Context, again bool) error {
 			if err := compareChains(signed, l.chains); err != nil {
 				return err
 			}
+			root := chain.Hash(signed.Hash)
+			l.feed.base = followed{vaultwire.Tree{Records: signed.N, Root: root, Chains: signed.Chains}, l.chains}
 		}
 	}
 	if l.walk.Place < was.Records {
@@ -232,10 +234,10 @@ func (l *Log) sign(ctx context.Context, file *os.File, t vaultwire.Tree, keys []
 		return fmt.Errorf("sync tree: %w", err)
 	}
 	if l.witness != nil {
-		prove := func(old int64) (tlog.TreeProof, error) { return tlog.ProveTree(c.N, old, hashReader(file)) }
-		if c.Note, err = l.witness.Sign(ctx, c.Note, c.N, prove); err != nil {
+		if c.Note, err = l.witness.Sign(ctx, c.Note, c.N, toWitness{l, file, c.N}); err != nil {
 			return err
 		}
+		l.feed = feed{base: followed{t, chains}}
 		l.cosignAt = l.now().Add(cosignEvery)
 	}
 	// Another process over this directory may be ahead.

@@ -1,11 +1,11 @@
 // Package witness is a witness of transparency logs (c2sp.org/tlog-witness). It signs a
 // checkpoint only when the checkpoint continues the one that it signed before. A log
-// whose readers require its signature cannot show two of them two histories. The package
-// also has the log's side.
+// whose readers require its signature cannot show two of them two histories. One that
+// replays also sees that the trees of chains continue each other (replay.go). The package
+// also has the log's side (client.go).
 package witness
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -64,11 +64,17 @@ const (
 // Witness is one witness. It is safe for concurrent use; one process opens a
 // directory at a time.
 type Witness struct {
+	// Replays has it follow the records of the logs, and sign what they give alone. It is set before the first request.
+	Replays bool
+
 	dir    string
 	signer *cosign.Signer
 	logs   map[string]note.Verifiers // by origin
+	marks  []byte                    // key of marks
 
 	callers *throttle.Throttle[netip.Addr] // by network
+
+	replaying sync.Mutex // one replay at a time
 
 	mu sync.Mutex // held from the comparison with the latest checkpoint until the new one is kept
 }
@@ -95,6 +101,7 @@ func Open(dir, name string, logs []string) (*Witness, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the witness's key: %w", err)
 	}
+	w.marks = marksKey(seed)
 	w.signer, err = cosign.NewSigner(name, ed25519.NewKeyFromSeed(seed), time.Now)
 	return w, err
 }
@@ -129,58 +136,72 @@ func (w *Witness) Server(trusted []netip.Prefix) *http.Server {
 		ConnState: open.Changed, ConnContext: open.Context}
 }
 
-// Handler answers [Path].
+// Handler answers [Path], and [ReplayPath] where the witness replays.
 func (w *Witness) Handler(trusted []netip.Prefix) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+Path, func(rw http.ResponseWriter, r *http.Request) {
-		if !w.callers.Allow(throttle.Network(throttle.Address(r, trusted))) {
-			rw.Header().Set("Retry-After", "1")
-			http.Error(rw, "too many requests from this address: wait a second and send it again",
-				http.StatusTooManyRequests)
-			return
-		}
-		raw, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxRequest))
-		if err != nil {
-			http.Error(rw, "the request is too long, or was cut", http.StatusBadRequest)
-			return
-		}
-		signature, err := w.Add(string(raw))
-		var refused *Refusal
-		switch {
-		case errors.As(err, &refused):
-			if refused.Status == http.StatusConflict {
-				rw.Header().Set("Content-Type", sizeType)
-				rw.WriteHeader(refused.Status)
-				_, _ = fmt.Fprintf(rw, "%d\n", refused.Size)
+	answer := func(path string, most int64, f func(request, mark string) (string, error)) {
+		mux.HandleFunc("POST "+path, func(rw http.ResponseWriter, r *http.Request) {
+			if !w.callers.Allow(throttle.Network(throttle.Address(r, trusted))) {
+				rw.Header().Set("Retry-After", "1")
+				http.Error(rw, "too many requests from this address: wait a second and send it again",
+					http.StatusTooManyRequests)
 				return
 			}
-			http.Error(rw, refused.Text, refused.Status)
-		case err != nil:
-			http.Error(rw, "the witness cannot keep what it signs: ask its operator", http.StatusInternalServerError)
-		default:
-			rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = rw.Write([]byte(signature)) // the caller may be gone
-		}
-	})
+			raw, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, most))
+			if err != nil {
+				http.Error(rw, "the request is too long, or was cut", http.StatusBadRequest)
+				return
+			}
+			text, err := f(string(raw), r.Header.Get(markHeader))
+			respond(rw, text, err)
+		})
+	}
+	answer(Path, maxRequest, w.add)
+	if w.Replays {
+		answer(ReplayPath, maxReplay, func(request, _ string) (string, error) { return w.Replay(request) })
+	}
 	return mux
+}
+
+func respond(rw http.ResponseWriter, text string, err error) {
+	status, contentType := http.StatusOK, "text/plain; charset=utf-8"
+	var refused *Refusal
+	switch {
+	case errors.As(err, &refused):
+		status, text = refused.Status, refused.Text+"\n"
+		switch status {
+		case http.StatusConflict:
+			contentType, text = sizeType, fmt.Sprintf("%d\n", refused.Size)
+		case http.StatusPreconditionRequired:
+			text = fmt.Sprintf("%d\n%s", refused.Size, text)
+		}
+	case err != nil:
+		status, text = http.StatusInternalServerError, "the witness cannot keep what it signs: ask its operator\n"
+	}
+	rw.Header().Set("Content-Type", contentType)
+	rw.WriteHeader(status)
+	_, _ = io.WriteString(rw, text) // the caller may be gone
 }
 
 // Refusal is the reason for not signing a checkpoint.
 type Refusal struct {
 	Status int   // of HTTP
-	Size   int64 // of the checkpoint that was signed last, with 409
+	Size   int64 // of the checkpoint that was signed last, with 409; from which on the log is to be replayed, with 428
 	Text   string
 }
 
-// Error returns the reason.
-func (r *Refusal) Error() string { return r.Text }
+// Error returns status and reason.
+func (r *Refusal) Error() string { return fmt.Sprintf("status %d %.400q", r.Status, r.Text) }
 
 func refuse(status int, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Text: fmt.Sprintf(format, args...)}
 }
 
 // Add checks a request, keeps its checkpoint and returns the signature line.
-func (w *Witness) Add(request string) (signature string, err error) {
+func (w *Witness) Add(request string) (signature string, err error) { return w.add(request, "") }
+
+// add is Add with the mark of the checkpoint's tree, for a witness that replays.
+func (w *Witness) add(request, mark string) (signature string, err error) {
 	head, signed, ok := strings.Cut(request, "\n\n")
 	if !ok {
 		return "", refuse(http.StatusBadRequest, "want a line \"old SIZE\", hashes, an empty line and a checkpoint")
@@ -205,17 +226,23 @@ func (w *Witness) Add(request string) (signature string, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before, text, err := w.latest(origin)
+	before, err := w.latest(origin)
 	if err != nil {
 		return "", err
 	}
-	if err := continues(now, before, old, proof); err != nil {
+	if err := continues(now, before.Tree, old, proof); err != nil {
 		return "", err
 	}
-	isKept := now.N == before.N && text == opened.Text
-	if now.N == before.N && text != "" && !isKept {
+	isKept := now.N == before.N && before.text == opened.Text
+	if now.N == before.N && before.text != "" && !isKept {
 		return "", refuse(http.StatusConflict, "another checkpoint of %d records was signed, which differs in its "+
 			"extension lines", now.N)
+	}
+	if w.Replays && !(isKept && before.isReplayed) {
+		if err := w.follows(before, opened.Text, now, mark); err != nil {
+			return "", err
+		}
+		signed, isKept = signed+"\n"+replayedLine, false
 	}
 	out, err := note.Sign(&note.Note{Text: opened.Text}, w.signer)
 	if err != nil {
@@ -281,107 +308,26 @@ func (w *Witness) latestFile(origin string) string {
 	return filepath.Join(w.dir, latestFile+hex.EncodeToString(sum[:16]))
 }
 
-// latest returns the checkpoint of a log that was signed last and its text, zero
-// for none.
-func (w *Witness) latest(origin string) (t tlog.Tree, text string, err error) {
+// kept is the checkpoint of a log that was signed last, zero for none.
+type kept struct {
+	tlog.Tree
+	text       string
+	isReplayed bool // it was signed because its records gave it
+}
+
+func (w *Witness) latest(origin string) (k kept, err error) {
 	raw, err := os.ReadFile(w.latestFile(origin))
 	if errors.Is(err, fs.ErrNotExist) {
-		return t, "", nil
+		return k, nil
 	}
 	if err != nil {
-		return t, "", fmt.Errorf("read the checkpoint signed last: %w", err)
+		return k, fmt.Errorf("read the checkpoint signed last: %w", err)
 	}
 	// it was verified, maybe with a key that the log has replaced since
-	if t, err = parseTree(string(raw)); err != nil {
-		return t, "", fmt.Errorf("the checkpoint signed last is damaged: %w", err)
+	if k.Tree, err = parseTree(string(raw)); err != nil {
+		return k, fmt.Errorf("the checkpoint signed last is damaged: %w", err)
 	}
-	text, _, _ = strings.Cut(string(raw), "\n\n")
-	return t, text + "\n", nil
-}
-
-// Client asks a witness for its signature, for a log. It is for one goroutine.
-type Client struct {
-	url  string
-	key  *cosign.Verifier
-	http *http.Client
-	old  int64 // size of the checkpoint that the witness signed last, as far as is known
-}
-
-// patience is how long a witness may take to answer.
-const patience = 2 * time.Second
-
-// NewClient returns a client of the witness at url with a verifier key.
-func NewClient(url, key string) (*Client, error) {
-	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
-		return nil, fmt.Errorf("address of the witness %.200q: want one like https://witness.example.org", url)
-	}
-	v, err := cosign.NewVerifier(key)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{url: strings.TrimRight(url, "/") + Path, key: v, http: &http.Client{Timeout: patience}}, nil
-}
-
-// Close closes connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
-// Sign returns a signed checkpoint of size records with the signature of the
-// witness added. prove proves that it continues one of fewer records.
-func (c *Client) Sign(ctx context.Context, signed []byte, size int64,
-	prove func(old int64) (tlog.TreeProof, error)) ([]byte, error) {
-	for again := false; ; again = true {
-		if c.old > size {
-			return nil, fmt.Errorf("the witness %s signed %d records, but the ledger has %d", c.key.Name(), c.old, size)
-		}
-		request := []byte("old " + strconv.FormatInt(c.old, 10) + "\n")
-		if c.old > 0 && c.old < size {
-			proof, err := prove(c.old)
-			if err != nil {
-				return nil, fmt.Errorf("prove to the witness %s that the tree continues: %w", c.key.Name(), err)
-			}
-			for _, hash := range proof {
-				request = append(request, hash.String()+"\n"...)
-			}
-		}
-		status, body, err := c.post(ctx, append(append(request, '\n'), signed...))
-		if err != nil {
-			return nil, fmt.Errorf("ask the witness %s: %w", c.key.Name(), err)
-		}
-		if status == http.StatusConflict && !again {
-			if c.old, err = strconv.ParseInt(strings.TrimSuffix(body, "\n"), 10, 64); err == nil && c.old >= 0 {
-				continue
-			}
-			c.old = 0
-		}
-		if status != http.StatusOK {
-			return nil, fmt.Errorf("the witness %s does not sign %d records: status %d %.200q", c.key.Name(), size,
-				status, body)
-		}
-		both := append(append([]byte{}, signed...), body...)
-		opened, err := note.Open(both, note.VerifierList(c.key))
-		if err != nil {
-			return nil, fmt.Errorf("the witness %s answers no signature of its own: %w", c.key.Name(), err)
-		}
-		c.old = size
-		return withSignature(signed, opened.Sigs[0]), nil
-	}
-}
-
-// withSignature adds only the signature that was verified.
-func withSignature(signed []byte, sig note.Signature) []byte {
-	return fmt.Appendf(signed[:len(signed):len(signed)], "— %s %s\n", sig.Name, sig.Base64)
-}
-
-func (c *Client) post(ctx context.Context, request []byte) (status int, body string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(string(request)))
-	if err != nil {
-		return 0, "", err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return 0, "", err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxRequest))
-	return resp.StatusCode, string(raw), err
+	text, _, _ := strings.Cut(string(raw), "\n\n")
+	k.text, k.isReplayed = text+"\n", strings.HasSuffix(string(raw), "\n"+replayedLine)
+	return k, nil
 }
