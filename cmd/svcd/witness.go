@@ -16,6 +16,7 @@ import (
 func newWitness(s *settings) *cobra.Command {
 	var listen, name string
 	var logs, proxies []string
+	var replay bool
 	cmd := &cobra.Command{
 		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs,
 		Annotations: map[string]string{ofItsOwn: "true"},
@@ -26,7 +27,13 @@ histories to members who require that witness (svcfs --require-witness). Run the
 witness where the operator of the service has no access.
 
 The witness prints its key, and "listening on URL" when it is ready. --data holds the
-key and the newest checkpoint of each ledger: if --data is lost, a new witness begins.`,
+key and the newest checkpoint of each ledger: if --data is lost, a new witness begins.
+
+With --replay, the service also sends the witness the chain (hashed), the number and
+the hash of each record, and the witness computes all that it signs. Use it where the
+operator could show a group another chain of records at another time, and you may know
+how active each account and group is. Begin with a new --data: nothing is said of what
+its key signed before.`,
 		Example: "  svcd witness --data /var/lib/svcd-witness --name witness.example.net \\\n" +
 			"      --log files.example.org/svc.testnet+93defd88+AfyI7vdOx2wUxaT2pHZ5…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,6 +47,7 @@ key and the newest checkpoint of each ledger: if --data is lost, a new witness b
 			if err != nil {
 				return err
 			}
+			w.Replays = replay
 			trusted, err := networks(proxies)
 			if err != nil {
 				return err
@@ -50,9 +58,12 @@ key and the newest checkpoint of each ledger: if --data is lost, a new witness b
 	cmd.Flags().StringVar(&s.cfg.DataDir, "data", "",
 		"folder with the key of the witness and the newest checkpoint of each ledger")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8001",
-		"address to listen on; port 0 takes a free one. A proxy does TLS where it is needed: nothing secret passes")
+		"address to listen on; port 0 takes a free one. A proxy does TLS where it is needed: nothing secret passes, "+
+			"but for who is active with --replay")
 	cmd.Flags().StringVar(&name, "name", "svcd-witness", "name of the witness in its key, such as witness.example.net")
 	cmd.Flags().StringArrayVar(&logs, "log", nil, "verifier key of a log to witness; may be given several times")
+	cmd.Flags().BoolVar(&replay, "replay", false,
+		"compute both trees of each ledger from its records, which svcd sends, and sign nothing else")
 	cmd.Flags().StringSliceVar(&proxies, "trusted-proxy", nil,
 		"networks (CIDR) whose X-Forwarded-For is believed, for the limits of each address")
 	return cmd

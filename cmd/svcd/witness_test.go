@@ -46,8 +46,8 @@ func TestWitnessRuns(t *testing.T) {
 	out, stdout := io.Pipe()
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, []string{"witness", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--log",
-			strings.TrimSpace(string(key))}, stdout, io.Discard)
+		done <- run(ctx, []string{"witness", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--replay",
+			"--log", strings.TrimSpace(string(key))}, stdout, io.Discard)
 	}()
 	lines := bufio.NewReader(out)
 	first, err1 := lines.ReadString('\n')
@@ -59,13 +59,15 @@ func TestWitnessRuns(t *testing.T) {
 		t.Error(err)
 	}
 	url := strings.TrimSpace(strings.TrimPrefix(second, "listening on "))
-	resp, err = http.Post(url+witness.Path, "", strings.NewReader("nothing"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusBadRequest {
-		t.Errorf("nothing was answered %d", resp.StatusCode)
+	for _, path := range []string{witness.Path, witness.ReplayPath} {
+		resp, err = http.Post(url+path, "", strings.NewReader("nothing"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s answered nothing with %d", path, resp.StatusCode)
+		}
 	}
 	http.DefaultClient.CloseIdleConnections()
 	end()
