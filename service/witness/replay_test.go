@@ -32,13 +32,14 @@ func (e entry) at() chain.Place { return chain.Place{Number: e.number, Hash: cha
 type chained struct {
 	*log
 	chains chain.Tree
+	opens  wire.Opens
 }
 
 // shown is the checkpoint of a log, and the tree in it.
 func (l *chained) shown() (checkpoint string, t vaultwire.Tree) {
 	root, err1 := tlog.TreeHash(l.n, l)
 	t = vaultwire.Tree{Records: l.n, Root: chain.Hash(root), Chains: l.chains.Root()}
-	raw, err2 := note.Sign(&note.Note{Text: wire.CheckpointText(origin, t.Records, t.Root, t.Chains, wire.Opens{})},
+	raw, err2 := note.Sign(&note.Note{Text: wire.CheckpointText(origin, t.Records, t.Root, t.Chains, l.opens)},
 		l.signer)
 	if err := errors.Join(err1, err2); err != nil {
 		l.t.Fatal(err)
@@ -249,6 +250,32 @@ func TestWitnessThatReplaysFromNowOn(t *testing.T) {
 		}
 		status, text := asked(w, witness.Path, mark, fmt.Sprintf("old %d\n\n%s", tc.old, shown))
 		if status != tc.status || status == 428 && !strings.HasPrefix(text, "0\n") {
+			t.Errorf("%d: %d %s", i, status, text)
+		}
+	}
+}
+
+// What the vault counted changes while the log does not, and both are signed; no other line may change.
+func TestWitnessSignsOtherCounts(t *testing.T) {
+	l := &chained{log: newLog(t, 1)}
+	w := replaying(t, t.TempDir(), l.log, false)
+	l.add(entry{"group:g", 1, "a"})
+	before := l.chains
+	for i, tc := range []struct {
+		opens  wire.Opens
+		chains chain.Tree
+		old    int
+		status int
+	}{
+		{wire.Opens{Since: 1}, before, 0, 200},
+		{wire.Opens{Since: 1, Keys: 2}, before, 1, 200},
+		{wire.Opens{}, before, 1, 200},
+		{wire.Opens{Since: 1}, before.With("group:h", chain.Place{Number: 1}), 1, 409},
+	} {
+		l.opens, l.chains = tc.opens, tc.chains
+		shown, _ := l.shown()
+		status, text := asked(w, witness.Path, "", fmt.Sprintf("old %d\n\n%s", tc.old, shown))
+		if status != tc.status {
 			t.Errorf("%d: %d %s", i, status, text)
 		}
 	}

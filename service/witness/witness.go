@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/cosign"
 	"github.com/svcfs/svcfs/service/throttle"
 )
@@ -233,7 +235,7 @@ func (w *Witness) add(request, mark string) (signature string, err error) {
 	if err := continues(now, before.Tree, old, proof); err != nil {
 		return "", err
 	}
-	isKept := now.N == before.N && before.text == opened.Text
+	isKept := now.N == before.N && uncounted(before.text) == uncounted(opened.Text)
 	if now.N == before.N && before.text != "" && !isKept {
 		return "", refuse(http.StatusConflict, "another checkpoint of %d records was signed, which differs in its "+
 			"extension lines", now.N)
@@ -254,6 +256,14 @@ func (w *Witness) add(request, mark string) (signature string, err error) {
 		}
 	}
 	return strings.TrimPrefix(string(out), opened.Text+"\n"), nil
+}
+
+// uncounted is a checkpoint without what the vault counted, which differs between two of one tree.
+func uncounted(text string) string {
+	lines := strings.Split(text, "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, wire.OpensLine)
+	}), "\n")
 }
 
 // continues checks that a tree continues the one signed last.
