@@ -20,6 +20,14 @@ import (
 // that does not exist, [ErrUnavailable], [ErrTimeout]. Specification 4.2 (authStatus).
 func (c *Client) AuthStatus(ctx context.Context) (AuthStatus, error) { return c.authStatus(ctx, "") }
 
+// SealAPIKey has the service take the API key of the caller sealed alone from now on, as this client sends it: neither
+// the service nor who reads its traffic sees the key. Other programs that send it in the clear, and the account page,
+// cannot sign in any more, until the operator makes another key. It is free and needs the API key. Errors:
+// [ErrUnsupported] at a service without sealed sessions.
+func (c *Client) SealAPIKey(ctx context.Context) error {
+	return c.wrap("seal API key", "", "", c.change(ctx, wire.OpSealAPIKey, struct{}{}, nil))
+}
+
 func (c *Client) authStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
 	request := wire.GroupRequest{GroupID: string(g)}
 	if g == "" {

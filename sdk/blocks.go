@@ -168,17 +168,15 @@ func (br *blockReader) open(ctx context.Context, g GroupID, e Entry, ahead ...in
 	}
 	var answer wire.PrepareRetrieveResult
 	var behind io.ReadCloser
-	channel, err := br.c.vault.through(ctx, &request, func() error {
-		ask := br.c.tools.call(wire.OpPrepareRetrieve, request, &answer)
-		ask.Wait = call.AnswerTimes * br.c.cfg.Timeout
-		if request.FirstBytes > 0 {
-			ask = br.withBlocks(ask, &answer, &behind)
-		}
-		return br.c.calls.Do(ctx, ask)
-	})
+	ask := br.c.tools.call(wire.OpPrepareRetrieve, request, &answer)
+	ask.Wait = call.AnswerTimes * br.c.cfg.Timeout
+	if request.FirstBytes > 0 {
+		ask = br.withBlocks(ask, &answer, &behind)
+	}
+	err := br.c.calls.Do(ctx, ask)
 	var b *Blocks
 	if err == nil {
-		if b, err = br.check(ctx, g, e, answer, channel); err == nil && behind != nil {
+		if b, err = br.check(ctx, g, e, answer); err == nil && behind != nil {
 			err = b.startsWith(behind, answer.FirstBlocks, request.FirstBytes)
 		}
 	}
@@ -250,8 +248,8 @@ func (b *Blocks) reportTo(report func(done, total int64)) {
 }
 
 // check compares an answer with the record.
-func (br *blockReader) check(ctx context.Context, g GroupID, e Entry, a wire.PrepareRetrieveResult,
-	channel *keyChannel) (*Blocks, error) {
+func (br *blockReader) check(ctx context.Context, g GroupID, e Entry,
+	a wire.PrepareRetrieveResult) (*Blocks, error) {
 	meta, err := format.ParseMetadata(a.Format)
 	if err != nil {
 		return nil, err
@@ -290,7 +288,7 @@ func (br *blockReader) check(ctx context.Context, g GroupID, e Entry, a wire.Pre
 	if b.tree, err = br.newTree(b.life, b.layout.Blocks(), meta.Root, a); err != nil {
 		return nil, err
 	}
-	if b.key, err = channel.keyIn(&a, g, e.Ref); err != nil {
+	if b.key, err = br.c.sessions.keyIn(&a, g, e.Ref); err != nil {
 		return nil, err
 	}
 	if check, err := format.KeyCheck(b.key); err != nil || check != meta.KeyCheck {

@@ -64,14 +64,15 @@ func kindByCode(code string) (Kind, bool) {
 		return ErrUnauthenticated, true
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeUploadUnknown:
 		return ErrNotFound, true
-	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, wire.CodeInvite, "FORBIDDEN":
+	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, wire.CodeInvite, wire.CodeSealedOnly,
+		"FORBIDDEN":
 		return ErrNotAuthorized, true
 	case wire.CodeFileDeleted:
 		return ErrDeleted, true
 	case wire.CodeInsufficient:
 		return ErrInsufficient, true
 	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodeBase, wire.CodeMissing,
-		wire.CodePartExists, wire.CodeEpoch, wire.CodeChannel, wire.CodeHead, wire.CodeSpent,
+		wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent,
 		wire.CodeJournalEnded:
 		return ErrConflict, true
 	case wire.CodeTooLarge:

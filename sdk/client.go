@@ -63,6 +63,7 @@ type Client struct {
 	rpc      rpc
 	log      *signedLog
 	vault    *vault
+	sessions *sessions
 	chains   *chains
 	receipts receipts
 	uploads  *uploader
@@ -98,9 +99,13 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
-	c := &Client{account: account, cfg: cfg, memory: memory, calls: call.New(cfg.calls(account)),
+	c := &Client{account: account, cfg: cfg, memory: memory,
 		lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), claims: claims{ids: make(map[Ref]string)}}
 	c.caps, c.tools, c.rpc, c.log, c.vault = &capabilities{c: c}, tools{c}, rpc{c}, &signedLog{c: c}, &vault{c: c}
+	c.sessions = &sessions{c: c}
+	calls := cfg.calls(account)
+	calls.Begin = c.sessions.begin
+	c.calls = call.New(calls)
 	c.chains, c.receipts = &chains{c: c, verified: make(map[GroupID]verified)}, receipts{c}
 	c.uploads, c.small, c.blocks = newUploader(c), &sealedQueue{c: c, slowAfter: slowRequest}, &blockReader{c: c}
 	c.calls.SetLimit(cfg.Limit)

@@ -66,6 +66,7 @@ var oursOnly = map[string]string{
 	wire.OpGetPending:        "delay destruction",
 	wire.OpKeepFiles:         "delay destruction",
 	wire.OpGetStorage:        "report stored bytes",
+	wire.OpSealAPIKey:        "take API keys sealed alone",
 	wire.OpGetNames:          "prove single names",
 	wire.OpRemoveFile:        "keep removed files",
 	wire.OpRestoreFile:       "keep removed files",

@@ -135,20 +135,14 @@ type retrieval struct {
 	// answer is without its data, which went into the sink while the answer was read. inline means that there was some.
 	answer wire.PrepareRetrieveResult
 	inline bool
-
-	channel *keyChannel // through which the key came; nil = in the clear
 }
 
 // run asks for the file, and opens it. A repetition is free: our service charges a claim id once, and the hosted
 // service charges nothing for a retrieval.
 func (r *retrieval) run(ctx context.Context, request wire.PrepareRetrieveRequest) (retrieved, error) {
-	var err error
-	r.channel, err = r.c.vault.through(ctx, &request, func() error {
-		ask := r.c.tools.call(wire.OpPrepareRetrieve, request, nil)
-		ask.Wait, ask.Long, ask.Progress, ask.Answer = call.AnswerTimes*r.c.cfg.Timeout, true, r.report, r.read
-		return r.c.calls.Do(ctx, ask)
-	})
-	if err != nil {
+	ask := r.c.tools.call(wire.OpPrepareRetrieve, request, nil)
+	ask.Wait, ask.Long, ask.Progress, ask.Answer = call.AnswerTimes*r.c.cfg.Timeout, true, r.report, r.read
+	if err := r.c.calls.Do(ctx, ask); err != nil {
 		return retrieved{}, err
 	}
 	return r.open(ctx)
@@ -177,7 +171,7 @@ func (r *retrieval) open(ctx context.Context) (retrieved, error) {
 		return retrieved{},
 			call.Malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
 	}
-	key, err := r.channel.keyIn(&r.answer, r.group, r.entry.Ref)
+	key, err := r.c.sessions.keyIn(&r.answer, r.group, r.entry.Ref)
 	if err != nil {
 		return retrieved{}, err
 	}

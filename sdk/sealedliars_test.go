@@ -18,10 +18,14 @@ import (
 // A service whose ledger proves nothing vouches for no key: its clients upload as before.
 func TestThreat51NothingIsSealedWithoutALog(t *testing.T) {
 	t.Parallel()
-	s, c := world(t, testkit.Ours)
+	s := testkit.Start(t, testkit.Ours)
 	s.Disturb(wire.PathCapabilities, func(next http.Handler) http.Handler {
 		return testkit.Changed(next, func(caps *wire.Capabilities) { caps.Dialect = wire.Hosted })
 	})
+	c := s.Client(t, s.Account("alice", "100"))
+	if _, err := c.Group("g").Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := putNamed(t, c, "f"); err != nil || s.Hits(wire.PathTools+wire.OpFinalizeUpload) != 1 {
 		t.Errorf("%v", err)
 	}

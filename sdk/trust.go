@@ -182,10 +182,14 @@ func (l *signedLog) key(ctx context.Context) (string, error) {
 }
 
 // retryWithNewKey runs f. If f distrusts the service, and the service shows that a new key
-// replaced the key of its log, it runs f again.
+// replaced the key of its log, it runs f again. So it does if a sign-in within f found that.
 func retryWithNewKey[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
+	before := len(c.memory.Earlier())
 	out, err := f()
-	if KindOf(err) == ErrCorrupt && c.log.followKey(ctx) {
+	if KindOf(err) != ErrCorrupt {
+		return out, err
+	}
+	if len(c.memory.Earlier()) > before || c.log.followKey(ctx) {
 		return f()
 	}
 	return out, err

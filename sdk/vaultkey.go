@@ -2,15 +2,12 @@ package sdk
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -25,15 +22,6 @@ type vaultKey struct {
 	service  string // contract id of the service. A lie here makes a key that no vault opens
 	public   *format.VaultPublic
 	verified time.Time
-
-	channel func() (*keyChannel, error) // begun once it is needed
-}
-
-// keyChannel is the way on which keys of files come from the vault.
-type keyChannel struct {
-	asks    wire.KeyChannel // whole
-	open    *format.Channel
-	isKnown atomic.Bool // to a process of the service
 }
 
 // vault is what a client knows of the vault of its service.
@@ -67,74 +55,6 @@ func (v *vault) current(ctx context.Context) (*vaultKey, error) {
 		return v.newer(ctx)
 	}
 	return v.verify(ctx, caps)
-}
-
-// through asks for the key of a file with do, through a channel if the service has them, once more if the epoch of the
-// channel ended. It returns the channel, nil for none.
-func (v *vault) through(ctx context.Context, request *wire.PrepareRetrieveRequest,
-	do func() error) (channel *keyChannel, err error) {
-	caps, err := v.c.Capabilities(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !caps.TakesSealed() || !caps.Vault.Channels {
-		return nil, do()
-	}
-	key, err := v.current(ctx)
-	for next := true; err == nil; next = false { // once more where the epoch ended meanwhile
-		if channel, err = key.channel(); err != nil {
-			return nil, err
-		}
-		err = channel.through(request, do)
-		if !next || codeOf(err) != wire.CodeEpoch {
-			return channel, err
-		}
-		key, err = v.newer(ctx)
-	}
-	return nil, err
-}
-
-// through asks through the channel, of which the service may know the rest.
-func (k *keyChannel) through(request *wire.PrepareRetrieveRequest, do func() error) (err error) {
-	whole := k.asks
-	request.Channel = &wire.KeyChannel{Epoch: whole.Epoch, ID: whole.ID}
-	if !k.isKnown.Load() {
-		request.Channel = &whole
-	}
-	if err = do(); codeOf(err) == wire.CodeChannel {
-		request.Channel = &whole
-		err = do()
-	}
-	if err == nil {
-		k.isKnown.Store(true)
-	}
-	return err
-}
-
-// keyIn is the key of a file in an answer to a request with a channel; nil = without. What cannot be the key is
-// malformed.
-func (k *keyChannel) keyIn(a *wire.PrepareRetrieveResult, g GroupID, ref Ref) (key *format.Key, err error) {
-	if k == nil {
-		key, err = format.ParseKey(a.Key)
-	} else {
-		key, err = k.open.Open(string(g), string(ref), a.SealedKey)
-	}
-	if err != nil {
-		return nil, call.Malformed(err)
-	}
-	return key, nil
-}
-
-// begin begins a channel to the vault.
-func (k *vaultKey) begin(account AccountID) (*keyChannel, error) {
-	to := format.ChannelFor{Service: k.service, Account: string(account), Epoch: k.stated.Epoch}
-	encapsulated, channel, err := k.public.NewChannel(to)
-	if err != nil {
-		return nil, err
-	}
-	id := sha256.Sum256(encapsulated)
-	asks := wire.KeyChannel{Epoch: to.Epoch, ID: id[:], Encapsulated: encapsulated}
-	return &keyChannel{asks: asks, open: channel}, nil
 }
 
 // newer asks the service for the key of the vault again. After an error the known one stays.
@@ -203,7 +123,6 @@ func (v *vault) verify(ctx context.Context, caps wire.Capabilities) (*vaultKey, 
 		return nil, refuseVault("it is number %d, and number %d was seen before", k.stated.Epoch, seen)
 	}
 	v.c.memory.SawVault(k.stated.Epoch)
-	k.channel = sync.OnceValues(func() (*keyChannel, error) { return k.begin(v.c.account) })
 	v.mu.Lock()
 	v.key = k
 	v.mu.Unlock()
@@ -213,5 +132,5 @@ func (v *vault) verify(ctx context.Context, caps wire.Capabilities) (*vaultKey, 
 // refuseVault is the error for a key of the vault that must not be used.
 func refuseVault(text string, args ...any) error {
 	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeVaultKey,
-		Err: fmt.Errorf("the service shows a key for uploads that must not be used: "+text, args...)}
+		Err: fmt.Errorf("the service shows a key of its vault that must not be used: "+text, args...)}
 }

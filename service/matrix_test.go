@@ -53,6 +53,9 @@ var (
 	members = [6]int{may, may, no, no, who, may}
 	writers = [6]int{may, may, no, no, who, no}
 	owners  = [6]int{may, no, no, no, who, no}
+
+	// these send their API key in the clear
+	sealedAlone = [6]int{400, 400, 400, 400, who, 400}
 )
 
 func inGroup(*matrix, role) object { return object{"group_id": "g"} }
@@ -229,6 +232,7 @@ func rows() []matrixRow {
 		{wire.OpGetNames, named("open"), anybody},
 		{wire.OpGetStorage, inGroup, members},
 		{wire.OpGetStorage, nothing, anybody},
+		{wire.OpSealAPIKey, nothing, sealedAlone},
 		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},
 	}
 }

@@ -88,7 +88,8 @@ func TestThreat78KeysWithoutARecordAreShown(t *testing.T) {
 	}
 	key := vaultwire.WrappedKey{Wrapped: r.wrappedKeys()[ref],
 		Binding: vaultwire.Binding{Group: "g", Ref: ref, Version: 1}}
-	if _, err := vault.Vault.OpenFile(t.Context(), vaulttest.Claimed(key, time.Now())); err != nil {
+	reader := vaulttest.Reader{Account: alice.id, Token: []byte(alice.token)}
+	if _, err := vault.Vault.OpenFile(t.Context(), reader.Claimed(key, time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	later.Add(int64(wire.RecordedWithin)) // nothing is recorded, and all the same a checkpoint says so

@@ -244,7 +244,7 @@ func (s *Service) assemble(domain string, gateway *legacy.Gateway) {
 		MayKeep: func(ctx context.Context, tx *store.Tx, account, group string, bytes int64) error {
 			return s.files.MayKeep(ctx, tx, account, group, bytes)
 		}}, cfg.Now)
-	s.accounts = auth.NewAccounts(s.store, s.ledger, domain, s.signIns)
+	s.accounts = auth.NewAccounts(s.store, s.ledger, s.keys, domain, s.signIns)
 	s.groups = groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay)
 	s.files = files.New(s.store, s.ledger, s.log, s.keys, measuredBlobs{s.blobs, s}, files.Config{
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes,
@@ -303,10 +303,10 @@ func (s *Service) newHandler() (http.Handler, error) {
 		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: s.groups, Files: s.files,
 			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes,
 			MaxWholeBytes: cfg.MaxWholeBytes, LogKey: s.log.VerifierKey, OIDC: cfg.OIDC, Keys: s.keys,
-			Logger: cfg.Logger},
+			Tokens: auth.NewTokens(s.accounts, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Logger: cfg.Logger},
 		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies,
 			ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
-		Tokens: auth.NewTokens(s.accounts, s.keys, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch,
+		Watch:       s.watch,
 		Checkpoints: s.log, Space: s.space,
 		Metrics: s.metrics, Health: s.health.check, Ending: s.ending.Load,
 		SignedIn: s.connections.SignedIn, Version: wire.Version,

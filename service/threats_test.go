@@ -208,7 +208,7 @@ func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
 		"file_hash": file.FileHash, "claim_id": "c",
 		"transfer": "raw", "kinds": "all", "expires_at": "1", "encrypted_data": "eA=="}
 	evils := []string{`'; DROP TABLE files; --`, `' OR '1'='1`, `") OR 1=1 --`,
-		`x' UNION SELECT key_hash FROM accounts --`, `?`, `$1`, `\'; SELECT pg_sleep(9); --`,
+		`x' UNION SELECT credential FROM accounts --`, `?`, `$1`, `\'; SELECT pg_sleep(9); --`,
 		`%' AND 1=0 --`, "/*", ";"}
 	tried := 0 // each field of an operation with another two: each is tried in each field and in each operation
 	for _, op := range operations(t) {

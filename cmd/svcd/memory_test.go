@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
@@ -147,7 +146,7 @@ func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
 			if err := rows.Scan(&key.Binding.Ref, &key.Wrapped); err != nil {
 				return err
 			}
-			opened, err := keys.OpenFile(t.Context(), vaulttest.Claimed(key, time.Now()))
+			opened, err := vaulttest.OpenFile(t.Context(), keys, key)
 			if err != nil {
 				return err
 			}

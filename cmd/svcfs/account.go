@@ -59,6 +59,36 @@ func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource) error {
 	return nil
 }
 
+func (a *app) sealKeyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "seal-key",
+		Short: "Have the service take the API key from svcfs alone, sealed for its vault",
+		Long: `svcfs sends the API key to a service with a vault sealed: only the vault reads it. Other
+programs send it in the clear. After seal-key the service takes it sealed alone, so that whoever
+took over the service, but not its vault, signs in with no key. Other programs and the account
+page cannot sign in to the account any more.
+
+The operator undoes it with another key: svcd account rotate-key NAME.`,
+		Example: "  svcfs seal-key",
+		Args:    cobra.NoArgs,
+		RunE: a.simple(func(ctx context.Context, _ []string) error {
+			c, _, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := c.SealAPIKey(ctx); err != nil {
+				return err
+			}
+			if a.asJSON {
+				return a.printJSON(map[string]any{"account_id": c.Account(), "sealed_only": true})
+			}
+			a.ui.printf("the API key of %s is taken from svcfs alone now\n", escapeName(string(c.Account())))
+			return nil
+		}),
+	}
+}
+
 func (a *app) balanceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "balance [ACCOUNT]",

@@ -45,8 +45,8 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(),
 		a.findCommand(), a.rmCommand(), a.restoreCommand(), a.mvCommand(), a.conflictsCommand(), a.groupCommand(),
 		a.ledgerCommand(), a.mcpCommand())
-	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(),
-		a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))
+	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.sealKeyCommand(),
+		a.logoutCommand(), a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))
 	root.AddCommand(asksNobody(a.manCommand()), asksNobody(a.versionCommand(root)))
 	a.offerJSON(root)
 	cli.Rare(root.PersistentFlags(), "api-key-command", "insecure-http", "list-memory", "log-key", "network",

@@ -123,7 +123,7 @@ func merge(ours, file contents) (contents, error) {
 	} else if file.Size == out.Size && out.Checkpoint == "" {
 		out.Checkpoint = file.Checkpoint
 	}
-	out.Held = ours.Held || file.Held
+	out.Held, out.Sealed = ours.Held || file.Held, ours.Sealed || file.Sealed
 	if out.Key == file.Key {
 		for _, key := range file.Earlier {
 			if !slices.Contains(out.Earlier, key) {

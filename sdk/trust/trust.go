@@ -53,6 +53,7 @@ type contents struct {
 	Checkpoint string          `json:"checkpoint,omitempty"` // newest verified checkpoint, as signed
 	Size       int64           `json:"size,omitempty"`       // records in Checkpoint
 	Held       bool            `json:"held,omitempty"`       // the service proved what it lists, and must go on
+	Sealed     bool            `json:"sealed,omitempty"`     // it takes the API key sealed, and must go on
 	Epoch      int64           `json:"epoch,omitempty"`      // how often the history was forgotten
 	Vault      int64           `json:"vault,omitempty"`      // newest number of a key of the vault that was verified
 	Next       int64           `json:"next,omitempty"`       // number of groups that have an Order
@@ -254,6 +255,23 @@ func (m *Memory) Hold() {
 	}
 }
 
+// SawSealed remembers that the service takes the API key sealed.
+func (m *Memory) SawSealed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.now.Sealed {
+		m.now.Sealed = true
+		m.touch()
+	}
+}
+
+// IsSealed reports whether the service must take the API key sealed.
+func (m *Memory) IsSealed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Sealed
+}
+
 // SawVault remembers the number of a verified key of the service's vault.
 func (m *Memory) SawVault(epoch int64) {
 	m.mu.Lock()
@@ -341,7 +359,7 @@ func (m *Memory) Order(name string) int64 {
 }
 
 // Forget forgets the history of the service, for example after the honest restore of a
-// backup. The order of groups and the key of the log stay; see [Remove].
+// backup. The order of groups, the key of the log, and that the API key is sent sealed, stay; see [Remove].
 func (m *Memory) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

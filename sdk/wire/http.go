@@ -25,6 +25,10 @@ const (
 const (
 	HeaderAPIKey    = "X-Api-Key"
 	HeaderAccountID = "X-Account-Id"
+	// HeaderOpening has an [Opening] instead of an API key, where [Vault].Sessions says that the service takes that:
+	// the vault alone sees the key. An epoch that ended is [CodeEpoch]. The token is good for requests with
+	// [HeaderProof] alone, and keys of files come as [PrepareRetrieveResult].SealedKey. Ours.
+	HeaderOpening = "X-Svc-Opening"
 	// HeaderWalletID repeats the account id. Every JavaScript SDK from 1.1.1 on sends it;
 	// 1.0.3 does not. A service may tell the generations apart by it.
 	HeaderWalletID  = "X-Wallet-Id"
@@ -69,15 +73,17 @@ const (
 	OpSetGroupFormat       = "set_group_format"        // ours
 	OpGetGroupFormat       = "get_group_format"        // ours
 	OpSetGroupAppends      = "set_group_appends"       // ours
-	OpGetGroupAppends      = "get_group_appends"       // ours
-	OpLeaveGroup           = "leave_group"             // ours
-	OpOfferGroup           = "offer_group"             // ours
-	OpAcceptGroup          = "accept_group"            // ours
-	OpDeleteGroup          = "delete_group"            // ours
-	OpInviteToGroup        = "invite_to_group"         // ours
-	OpGetGroupInvites      = "get_group_invites"       // ours
-	OpRevokeGroupInvite    = "revoke_group_invite"     // ours
-	OpUseGroupInvite       = "use_group_invite"        // ours
+	// OpSealAPIKey has the API key of the account be taken sealed alone. Only a sealed session may ask for it. Ours.
+	OpSealAPIKey        = "seal_api_key"
+	OpGetGroupAppends   = "get_group_appends"   // ours
+	OpLeaveGroup        = "leave_group"         // ours
+	OpOfferGroup        = "offer_group"         // ours
+	OpAcceptGroup       = "accept_group"        // ours
+	OpDeleteGroup       = "delete_group"        // ours
+	OpInviteToGroup     = "invite_to_group"     // ours
+	OpGetGroupInvites   = "get_group_invites"   // ours
+	OpRevokeGroupInvite = "revoke_group_invite" // ours
+	OpUseGroupInvite    = "use_group_invite"    // ours
 )
 
 // Dialect is what a service speaks: which operations, fields and answers it knows. A service of a
@@ -175,6 +181,7 @@ const (
 	CodeAudience       = "AUDIENCE"          // 401 token made for another address
 	CodeInvalidKey     = "INVALID_API_KEY"   // 401
 	CodeDisabled       = "ACCOUNT_DISABLED"  // 401 the operator disabled the account
+	CodeSealedOnly     = "SEALED_ONLY"       // 403 the API key of the account is taken sealed alone; ours
 	CodeAccountUnknown = "ACCOUNT_NOT_FOUND" // 404
 	CodeNotAuthorized  = "UNAUTHORIZED"      // 403 not a member, or not the owner
 	CodeReadOnly       = "READ_ONLY"         // 403 a reader may change nothing

@@ -1,13 +1,37 @@
 package wire
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
 )
 
 // SessionTokenRequest is the body of POST [PathSessionToken]. The API key is in
-// [HeaderAPIKey].
+// [HeaderAPIKey], or sealed in [HeaderOpening].
 type SessionTokenRequest struct {
 	AccountID string `json:"account_id"`
+}
+
+// Opening begins a session, see format.Session.
+type Opening struct {
+	Epoch  int64  // of the key of the vault
+	Sealed []byte // at most format.MaxOpeningBytes
+}
+
+// String is the value of [HeaderOpening].
+func (o Opening) String() string {
+	return fmt.Sprintf("%d %s", o.Epoch, base64.RawURLEncoding.EncodeToString(o.Sealed))
+}
+
+// ParseOpening reads the value of [HeaderOpening].
+func ParseOpening(header string) (o Opening, err error) {
+	epoch, sealed, _ := strings.Cut(header, " ")
+	if o.Epoch, err = strconv.ParseInt(epoch, 10, 64); err == nil {
+		o.Sealed, err = base64.RawURLEncoding.DecodeString(sealed)
+	}
+	return o, err
 }
 
 // SessionTokenResult answers a [SessionTokenRequest]. ExpiresIn is digits and one of h, m,
@@ -163,20 +187,6 @@ type PrepareRetrieveRequest struct {
 	// [PrepareRetrieveResult].FirstBlocks sealed blocks, one after the other. An answer without blocks
 	// may be plain JSON: one block is longer, the first cannot be read, or the file has another format.
 	FirstBytes int64 `json:"first_bytes,omitempty"`
-	// Channel (ours) has the key of the file come sealed, where [Vault].Channels says that the service does that. An
-	// epoch that ended is [CodeEpoch], before anything is charged.
-	Channel *KeyChannel `json:"channel,omitempty"`
-}
-
-// KeyChannel is how keys of files come to a client without anybody between the vault and it who sees them: see
-// format.Channel.
-type KeyChannel struct {
-	Epoch int64 `json:"epoch"` // of the key of the vault
-	// ID is SHA-256 of Encapsulated, in standard base64.
-	ID []byte `json:"id"`
-	// Encapsulated has format.EncapsulatedBytes, in standard base64. Without it a service that does not know the
-	// channel any more answers [CodeChannel], before anything is charged.
-	Encapsulated []byte `json:"encapsulated,omitempty"`
 }
 
 const (
@@ -189,9 +199,9 @@ const (
 // TransferRaw is the value of [PrepareRetrieveRequest].Transfer.
 const TransferRaw = "raw"
 
-// PrepareRetrieveResult answers a [PrepareRetrieveRequest]. Key is empty for a request with a channel: then SealedKey
-// has format.ChannelKeyBytes. Exactly one of EncryptedB64 and DataURL is set. DataURL is a path on the MCP address that
-// needs the same Bearer token.
+// PrepareRetrieveResult answers a [PrepareRetrieveRequest]. Key is empty for a token whose session is sealed: then
+// SealedKey has format.SessionKeyBytes. Exactly one of EncryptedB64 and DataURL is set. DataURL is a path on the MCP
+// address that needs the same Bearer token.
 // Format is an object, or null for a v0 blob.
 type PrepareRetrieveResult struct {
 	Key          string          `json:"key"`

@@ -58,9 +58,6 @@ const (
 	CodeHead  = "HEAD_CHANGED" // 409 the newest version of the name is another than the one that SealedHead.Base names
 	CodeSpent = "ID_SPENT"     // 409 the id was used for another upload
 
-	// CodeChannel is 409: the service does not know the channel of a retrieval, or not any more: send it whole.
-	CodeChannel = "CHANNEL_UNKNOWN"
-
 	// CodeJournalEnded is 409: the journal has ended, and its key opens no more.
 	CodeJournalEnded = "JOURNAL_ENDED"
 )
@@ -68,8 +65,8 @@ const (
 // Vault is what a service says of the vault that keeps its keys, in [Capabilities].
 type Vault struct {
 	VaultKey
-	// Channels says that keys of files are given out through [KeyChannel].
-	Channels bool `json:"channels"`
+	// Sessions says that API keys are taken, and keys of files given, sealed: see [Opening].
+	Sessions bool `json:"sessions"`
 	// Measurement is hex SHA-256 of the program that keeps the keys: svcvault, whose digest a release publishes.
 	Measurement string `json:"measurement"`
 	// Evidence is what shows that Measurement is true. Clients pass over kinds that they do not know.

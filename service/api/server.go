@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -29,7 +28,6 @@ type Deps struct {
 	web.Deps // the parts of the account page, most of which the API answers from too
 	Limits
 
-	Tokens      *auth.Tokens
 	Watch       *watch.Watch
 	Checkpoints Checkpoints
 	Space       *space.Keeper // of the disks

@@ -1,12 +1,19 @@
 package api
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // session returns the account that sent a request, from the headers alone. If there is a Bearer token, only the token
@@ -23,6 +30,9 @@ func (s *server) session(r *http.Request) (*auth.Session, error) {
 			return nil, fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential")
 		}
 		by, err := s.Tokens.Open(r.Context(), token)
+		if err == nil {
+			err = s.proven(r, by, token)
+		}
 		if err == nil && claimed != "" && claimed != by.Account {
 			err = fault.New(wire.CodeInvalidToken, "Auth failed: account ID mismatch")
 		}
@@ -39,32 +49,77 @@ func (s *server) session(r *http.Request) (*auth.Session, error) {
 		return nil, fault.New(wire.CodeAuthRequired,
 			"Auth required: x-account-id must accompany the X-API-Key credential")
 	}
-	generation, err := s.Accounts.CheckKey(r.Context(), claimed, key)
+	by, err := s.Tokens.ByKey(r.Context(), claimed, key)
 	if err == nil {
-		s.Accounts.GuardKey(r.Context(), claimed, generation)
+		by.Guard(r.Context())
 	}
-	return auth.Checked(claimed), err
+	return by, err
 }
 
-// authenticate returns the account that sent a request, which it checks.
-func (s *server) authenticate(r *http.Request) (account string, err error) {
+// proven checks the proof of a request whose session is sealed, and has its body be read as it was proven.
+func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
+	if by.RequestKey() == nil {
+		return nil
+	}
+	asked := wire.ProvenRequest{Method: r.Method, Target: r.RequestURI, Token: token}
+	asked, err := asked.CheckProof(by.RequestKey(), r.Header.Get(wire.HeaderProof))
+	off := s.Ledger.Now().Sub(time.Unix(asked.Time, 0)).Abs()
+	if err == nil && off > wire.ProofLife && s.Tokens.Problem() == nil { // after a step of the clock nobody signs in
+		err = fmt.Errorf("the request came %s after its proof, at most %s are allowed: sign in again; a proxy must "+
+			"pass requests on as they come (nginx: proxy_request_buffering off)", off.Round(time.Second),
+			wire.ProofLife)
+	}
+	if err != nil {
+		return fault.New(wire.CodeInvalidToken, "Auth failed: %s", err.Error())
+	}
+	if asked.Body != nil {
+		r.Body = &provenBody{r.Body, sha256.New(), *asked.Body}
+	}
+	return nil
+}
+
+// provenBody is a body that ends with an error if it is not the one that was proven.
+type provenBody struct {
+	io.ReadCloser
+	sum  hash.Hash
+	want [sha256.Size]byte
+}
+
+func (b *provenBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.sum.Write(p[:n])
+	if err == io.EOF && [sha256.Size]byte(b.sum.Sum(nil)) != b.want {
+		err = fault.New(wire.CodeInvalidToken, "Auth failed: the proof of the request is of another body")
+	}
+	return n, err
+}
+
+// authenticate returns the session of a request, which it checks.
+func (s *server) authenticate(r *http.Request) (*auth.Session, error) {
 	by, err := s.session(r)
 	if err == nil {
 		err = by.Look(r.Context())
 	}
+	return by, err
+}
+
+// signedIn authenticates a request from its headers, before anything of its body is
+// read, and counts it.
+func (s *server) signedIn(r *http.Request) (*auth.Session, error) {
+	by, err := s.authenticate(r)
+	if err == nil {
+		err = s.admitAccount(r, by.Account)
+	}
+	return by, err
+}
+
+// caller is signedIn for the account alone.
+func (s *server) caller(r *http.Request) (account string, err error) {
+	by, err := s.signedIn(r)
 	if err != nil {
 		return "", err
 	}
 	return by.Account, nil
-}
-
-// caller authenticates a request from its headers, before anything of its body is
-// read, and counts it.
-func (s *server) caller(r *http.Request) (account string, err error) {
-	if account, err = s.authenticate(r); err != nil {
-		return "", err
-	}
-	return account, s.admitAccount(r, account)
 }
 
 // unchecked is caller for a request whose answer has the session checked, before it tells or changes anything.
@@ -79,8 +134,8 @@ func (s *server) unchecked(r *http.Request) (*auth.Session, error) {
 // sessionToken exchanges an API key for a token. The body names the account, and is not
 // read unless the headers hold a key.
 func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
-	key := r.Header.Get(wire.HeaderAPIKey)
-	if key == "" {
+	key, sealed := auth.Key{Clear: r.Header.Get(wire.HeaderAPIKey)}, r.Header.Get(wire.HeaderOpening)
+	if key.Clear == "" && sealed == "" {
 		return errNoKey()
 	}
 	raw, err := body(w, r, maxSignInBytes)
@@ -91,21 +146,39 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(raw, &req); err != nil {
 		return err
 	}
-	if req.AccountID == "" {
+	if key.Account = req.AccountID; key.Account == "" {
 		return errNoKey()
 	}
-	generation, err := s.Accounts.CheckKey(r.Context(), req.AccountID, key)
+	if sealed != "" {
+		opening, err := wire.ParseOpening(sealed)
+		if err != nil {
+			return fault.New(wire.CodeValidation, "%s: want the number of an epoch, and an opening in base64url",
+				wire.HeaderOpening)
+		}
+		key.Opening = &vaultwire.Opening{Sealed: opening.Sealed,
+			For: format.SessionFor{Service: s.ContractID, Account: key.Account, Epoch: opening.Epoch}}
+	}
+	token, err := s.Tokens.SignIn(r.Context(), key)
 	if err != nil {
 		return err
 	}
-	token, err := s.Tokens.Issue(r.Context(), req.AccountID, generation)
-	if err != nil {
-		return err
-	}
-	traceOf(r.Context()).account = req.AccountID
+	traceOf(r.Context()).account = key.Account
 	s.SignedIn(r.Context())
-	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID,
+	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: key.Account,
 		ExpiresIn: s.Tokens.Lifetime()})
+	return nil
+}
+
+// sealAPIKey has the API key of the account be taken sealed alone from now on.
+func (s *server) sealAPIKey(w http.ResponseWriter, r *http.Request, by *auth.Session, _ func(any) error) error {
+	if by.RequestKey() == nil {
+		return fault.New(wire.CodeValidation, "this program sends the API key in the clear, and could not sign in any "+
+			"more: do it with svcfs seal-key")
+	}
+	if err := s.Accounts.SealKey(r.Context(), by.Account); err != nil {
+		return err
+	}
+	result(w, "the API key is taken sealed alone from now on")
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
@@ -15,12 +16,12 @@ import (
 
 // typed is an operation on a request of one shape, and with a short result.
 func typed[Request, Result any](f func(context.Context, string, Request) (Result, error)) web.Operation {
-	return func(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
+	return func(w http.ResponseWriter, r *http.Request, by *auth.Session, read func(request any) error) error {
 		var req Request
 		if err := read(&req); err != nil {
 			return err
 		}
-		value, err := f(r.Context(), account, req)
+		value, err := f(r.Context(), by.Account, req)
 		if err != nil {
 			return err
 		}
@@ -31,8 +32,8 @@ func typed[Request, Result any](f func(context.Context, string, Request) (Result
 
 // withContent is an operation whose request is no small JSON.
 func withContent(f web.Transfer) web.Operation {
-	return func(w http.ResponseWriter, r *http.Request, account string, _ func(request any) error) error {
-		return f(w, r, account)
+	return func(w http.ResponseWriter, r *http.Request, by *auth.Session, _ func(request any) error) error {
+		return f(w, r, by.Account)
 	}
 }
 
@@ -41,13 +42,14 @@ func (s *server) operations() map[string]web.Operation {
 	return map[string]web.Operation{
 		wire.OpFinalizeUpload:       withContent(s.finalize),
 		wire.OpFinalizeUploads:      withContent(s.finalizeUploads),
-		wire.OpPrepareRetrieve:      s.retrieveOf,
+		wire.OpPrepareRetrieve:      s.retrieve,
 		wire.OpWatch:                s.watch,
 		wire.OpGetOwnedGroups:       s.names(s.Groups.Owned),
 		wire.OpGetMemberGroups:      s.names(s.Groups.Of),
 		wire.OpGetGroupTransactions: s.transactions,
 		wire.OpAuthStatus:           typed(s.authStatus),
 		wire.OpRegisterGroup:        typed(s.registerGroup),
+		wire.OpSealAPIKey:           s.sealAPIKey,
 		wire.OpOpenJournalKey:       typed(s.Files.OpenJournalKey),
 		wire.OpEndJournal:           typed(s.Files.EndJournal),
 		wire.OpAddGroupMember:       typed(s.Groups.Add),
@@ -108,11 +110,11 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) error {
 		}
 		return s.retrieve(w, r, by, func(request any) error { return s.read(w, r, request) })
 	}
-	account, err := s.caller(r)
+	by, err := s.signedIn(r)
 	if err != nil {
 		return err
 	}
-	return answer(w, r, account, func(request any) error {
+	return answer(w, r, by, func(request any) error {
 		if err := s.read(w, r, request); err != nil || op != wire.OpGetGroupMembers {
 			return err
 		}
@@ -130,7 +132,7 @@ const (
 // names answers a list of groups: a page if one is asked for, else all of them, for
 // which memory is taken page by page.
 func (s *server) names(list func(context.Context, string, wire.NamesRequest) (groups.Listing, error)) web.Operation {
-	return func(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
+	return func(w http.ResponseWriter, r *http.Request, by *auth.Session, read func(request any) error) error {
 		var req wire.NamesRequest
 		if err := read(&req); err != nil {
 			return err
@@ -148,7 +150,7 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 			if err := s.holdMemory(r, pageOfNames); err != nil {
 				return err
 			}
-			page, err := list(r.Context(), account, req)
+			page, err := list(r.Context(), by.Account, req)
 			if err != nil {
 				return err
 			}
@@ -162,7 +164,7 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 }
 
 // livingNames proves a name or a page of a folder.
-func (s *server) livingNames(w http.ResponseWriter, r *http.Request, account string,
+func (s *server) livingNames(w http.ResponseWriter, r *http.Request, by *auth.Session,
 	read func(request any) error) error {
 	if err := s.holdMemory(r, files.NamesMemory+packMemory); err != nil {
 		return err
@@ -171,7 +173,7 @@ func (s *server) livingNames(w http.ResponseWriter, r *http.Request, account str
 	if err := read(&req); err != nil {
 		return err
 	}
-	answer, err := s.Files.Names(r.Context(), account, req)
+	answer, err := s.Files.Names(r.Context(), by.Account, req)
 	if err != nil {
 		return err
 	}
@@ -191,12 +193,12 @@ func (s *server) livingNames(w http.ResponseWriter, r *http.Request, account str
 }
 
 // watch waits for what happens in the caller's groups.
-func (s *server) watch(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
+func (s *server) watch(w http.ResponseWriter, r *http.Request, by *auth.Session, read func(request any) error) error {
 	var req wire.WatchRequest
 	if err := read(&req); err != nil {
 		return err
 	}
-	out, err := s.Watch.Events(r.Context(), account, req, func() error {
+	out, err := s.Watch.Events(r.Context(), by.Account, req, func() error {
 		_, err := s.authenticate(r) // its key may have been rotated meanwhile
 		return err
 	})

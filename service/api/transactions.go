@@ -11,13 +11,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/files"
 )
 
 // transactions lists the records of a group. It sends them as it reads them: clients of
 // the hosted service know no pages, and a group may have hundreds of thousands of
 // records.
-func (s *server) transactions(w http.ResponseWriter, r *http.Request, account string,
+func (s *server) transactions(w http.ResponseWriter, r *http.Request, by *auth.Session,
 	read func(request any) error) error {
 	var req wire.TransactionsRequest
 	err := read(&req)
@@ -50,11 +51,11 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request, account st
 	end := "}"
 	if req.Kinds == wire.KindsChain {
 		var proof wire.ChainProof
-		if proof, err = s.Files.ListChain(r.Context(), account, req, send); err == nil {
+		if proof, err = s.Files.ListChain(r.Context(), by.Account, req, send); err == nil {
 			end, err = proofText(proof)
 		}
 	} else {
-		err = s.Files.List(r.Context(), account, req, send)
+		err = s.Files.List(r.Context(), by.Account, req, send)
 	}
 	if list == nil {
 		return err

@@ -39,11 +39,6 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request, account string
 	return nil
 }
 
-// retrieveOf is retrieve for an account that was checked.
-func (s *server) retrieveOf(w http.ResponseWriter, r *http.Request, account string, read func(any) error) error {
-	return s.retrieve(w, r, auth.Checked(account), read)
-}
-
 // retrieve hands out a key with the ciphertext, or with the address of it.
 func (s *server) retrieve(w http.ResponseWriter, r *http.Request, by *auth.Session, read func(any) error) error {
 	var req wire.PrepareRetrieveRequest

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/subtle"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Accounts makes and checks accounts.
@@ -27,15 +27,26 @@ type Accounts struct {
 	domain    string                     // ends the names
 	failures  *throttle.Throttle[string] // by account
 	rotations *throttle.Throttle[string] // by account, on the page
+	signedIn  *throttle.Throttle[string] // by account, at the identity provider
 	signIns   *SignIns
-	equal     func(x, y []byte) int // in constant time; a test counts its calls
+	vault     Vault
+}
+
+// Vault makes API keys, and makes and reads session tokens.
+type Vault interface {
+	MakeKey(context.Context, vaultwire.MakeKey) (vaultwire.MadeKey, error)
+	TakeKey(context.Context, vaultwire.TakeKey) (vaultwire.Opened, error)
+	SealOnly(context.Context, vaultwire.SealOnly) (vaultwire.MadeKey, error)
+	IssueToken(context.Context, vaultwire.IssueToken) (vaultwire.Text, error)
+	OpenToken(context.Context, vaultwire.OpenToken) (vaultwire.Claims, error)
 }
 
 // NewAccounts returns the accounts of a service: account NAME becomes NAME.domain. signIns may be nil.
-func NewAccounts(s *store.Store, l *ledger.Ledger, domain string, signIns *SignIns) *Accounts {
-	return &Accounts{store: s, ledger: l, domain: domain, signIns: signIns, equal: subtle.ConstantTimeCompare,
+func NewAccounts(s *store.Store, l *ledger.Ledger, v Vault, domain string, signIns *SignIns) *Accounts {
+	return &Accounts{store: s, ledger: l, vault: v, domain: domain, signIns: signIns,
 		failures:  throttle.New[string](rate.Every(time.Minute/failuresPerMinute), failuresPerMinute),
-		rotations: throttle.New[string](rate.Every(time.Minute), rotationsAtOnce)}
+		rotations: throttle.New[string](rate.Every(time.Minute), changesAtOnce),
+		signedIn:  throttle.New[string](rate.Every(time.Minute), changesAtOnce)}
 }
 
 // maxName is the longest name of an account, in bytes, without the domain.
@@ -84,25 +95,25 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 	if id, err = a.FullID(name); err != nil {
 		return "", key, err
 	}
-	key = newKey()
-	err = a.store.Write(ctx, ledger.By(id), func(tx *store.Tx) error { return a.create(ctx, tx, id, key, balance) })
+	key, err = a.newKey(ctx, id, func(tx *store.Tx, credential vaultwire.Credential) (chain.Row, error) {
+		return a.create(ctx, tx, id, credential, balance)
+	})
 	return id, key, err
 }
 
-func (a *Accounts) create(ctx context.Context, tx *store.Tx, id string, key APIKey, balance wire.Amount,
-	tags ...chain.Tag) error {
-	n, err := tx.Count(ctx, "insert account", `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
-		VALUES (?, ?, 1, ?, ?)
-		ON CONFLICT DO NOTHING`, id, hashOf(key.text), balance.String(), a.ledger.Now().UnixNano())
+func (a *Accounts) create(ctx context.Context, tx *store.Tx, id string, credential vaultwire.Credential,
+	balance wire.Amount, tags ...chain.Tag) (made chain.Row, err error) {
+	n, err := tx.Count(ctx, "insert account", `INSERT INTO accounts
+		(id, credential, key_generation, balance, created_ns) VALUES (?, ?, 1, ?, ?)
+		ON CONFLICT DO NOTHING`, id, []byte(credential), balance.String(), a.ledger.Now().UnixNano())
+	if err == nil && n == 0 {
+		err = mustBeNew(ctx, tx, id)
+	}
 	if err != nil {
-		return err
+		return made, err
 	}
-	if n == 0 {
-		return mustBeNew(ctx, tx, id)
-	}
-	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,
+	return a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,
 		Detail: balance.String(), Tags: tags})
-	return err
 }
 
 // Fund adds tokens to an account and returns its balance.

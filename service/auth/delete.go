@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -29,9 +28,9 @@ func (a *Accounts) Delete(ctx context.Context, tx *store.Tx, id string) (balance
 	if err := tx.Do(ctx, "delete identities", "DELETE FROM identities WHERE account = ?", id); err != nil {
 		return balance, err
 	}
-	unusable := make([]byte, sha256.Size) // no key has this hash
-	if err := tx.Do(ctx, "delete account", "UPDATE accounts SET deleted_ns = ?, key_hash = ?, balance = ? WHERE id = ?",
-		a.ledger.Now().UnixNano(), unusable, wire.Amount{}.String(), id); err != nil {
+	if err := tx.Do(ctx, "delete account",
+		"UPDATE accounts SET deleted_ns = ?, credential = ?, balance = ? WHERE id = ?", a.ledger.Now().UnixNano(),
+		[]byte{}, wire.Amount{}.String(), id); err != nil {
 		return balance, err
 	}
 	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindDeleteAccount, Account: id,

@@ -13,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Identity is a person at an OpenID Connect provider. Only issuer and subject together
@@ -130,10 +131,13 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 		if id, err = freeName(ctx, tx, names); err != nil {
 			return err
 		}
-		unusable := make([]byte, sha256.Size) // no key has this hash
-		err = tx.Do(ctx, "insert account", `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
+		none, err := a.vault.MakeKey(ctx, vaultwire.MakeKey{Account: id, NoKey: true})
+		if err != nil {
+			return err
+		}
+		err = tx.Do(ctx, "insert account", `INSERT INTO accounts (id, credential, key_generation, balance, created_ns)
 			VALUES (?, ?, 0, ?, ?)`,
-			id, unusable, wire.Amount{}.String(), a.ledger.Now().UnixNano())
+			id, []byte(none.Credential), wire.Amount{}.String(), a.ledger.Now().UnixNano())
 		if err != nil {
 			return err
 		}

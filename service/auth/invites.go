@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
@@ -16,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // InviteLifetime is how long an invite makes its account, once.
@@ -145,8 +147,7 @@ func deleteInvite(ctx context.Context, tx *store.Tx, id string) error {
 func (a *Accounts) RedeemInvite(ctx context.Context, secret string) (account string, key APIKey, err error) {
 	invited, err := a.findInvite(ctx, secret)
 	if account = invited.Account; err == nil { // a wrong secret costs no writing transaction
-		key = newKey()
-		err = a.redeem(ctx, secret, account, key)
+		key, err = a.redeem(ctx, secret, account)
 	}
 	var refused *fault.Error
 	switch {
@@ -158,16 +159,17 @@ func (a *Accounts) RedeemInvite(ctx context.Context, secret string) (account str
 	return account, key, err
 }
 
-func (a *Accounts) redeem(ctx context.Context, secret, account string, key APIKey) error {
-	return a.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
+func (a *Accounts) redeem(ctx context.Context, secret, account string) (APIKey, error) {
+	return a.newKey(ctx, account, func(tx *store.Tx, credential vaultwire.Credential) (made chain.Row, err error) {
 		invited, err := a.findInviteIn(ctx, tx, secret)
 		if err != nil {
-			return err
+			return made, err
 		}
 		if err := deleteInvite(ctx, tx, invited.ID); err != nil {
-			return err
+			return made, err
 		}
-		return a.create(ctx, tx, account, key, invited.Balance, chain.Tag{Name: chain.TagInvite, Value: invited.ID})
+		return a.create(ctx, tx, account, credential, invited.Balance,
+			chain.Tag{Name: chain.TagInvite, Value: invited.ID})
 	})
 }
 
@@ -190,7 +192,7 @@ func (a *Accounts) findInviteIn(ctx context.Context, tx *store.Tx, secret string
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return invited, err
 	}
-	if equal := a.equal(hashOf(secret), hash) == 1; !equal || !found || ends <= a.ledger.Now().UnixNano() {
+	if equal := hmac.Equal(hashOf(secret), hash); !equal || !found || ends <= a.ledger.Now().UnixNano() {
 		return Invited{}, noInvite()
 	}
 	return invited, nil

@@ -1,9 +1,8 @@
 package auth
 
 import (
-	"crypto/subtle"
+	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,40 +10,38 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/ledger"
-	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
+// countingVault counts what is asked of a vault.
+type countingVault struct {
+	Vault
+	asked func(call string)
+}
+
+func (c countingVault) IssueToken(ctx context.Context, q vaultwire.IssueToken) (vaultwire.Text, error) {
+	c.asked("ask the vault")
+	return c.Vault.IssueToken(ctx, q)
+}
+
 // Threat 22: a wrong key is as much work as an unknown account, so that both take the
-// same time: one look into the database, and one comparison, in constant time, of
-// hashes of one length.
+// same time: one look into the database, and one question to the vault, which compares, in constant time, hashes of one
+// length.
 func TestThreat22UnknownAndWrongAreTheSameWork(t *testing.T) {
-	s, err := store.Open(t.Context(), t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	accounts := NewAccounts(s, ledger.New(ledger.Fees{}, ledger.Bounds{}, time.Now), "svc.testnet", nil)
-	id, key, err := accounts.Create(t.Context(), "alice", wire.Amount{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens, key := tokensOf(t, time.Now)
 	var work []string
-	s.Observe(func(call string, _ time.Duration, _ error) { work = append(work, call) })
-	accounts.equal = func(x, y []byte) int {
-		work = append(work, fmt.Sprintf("compare %d and %d bytes", len(x), len(y)))
-		return subtle.ConstantTimeCompare(x, y)
-	}
-	wrong := keyPrefix + strings.Repeat("A", 43)
-	want := []string{"read", "compare 32 and 32 bytes"}
+	tokens.accounts.store.Observe(func(call string, _ time.Duration, _ error) { work = append(work, call) })
+	tokens.accounts.vault = countingVault{tokens.accounts.vault, func(call string) { work = append(work, call) }}
+	wrong := vaultwire.APIKeyPrefix + strings.Repeat("A", 43)
+	want := []string{"read", "ask the vault"}
 	for _, tc := range []struct{ name, id, key, code string }{
-		{"a wrong key", id, wrong, wire.CodeInvalidKey},
+		{"a wrong key", key.Account, wrong, wire.CodeInvalidKey},
 		{"an unknown account", "absent.svc.testnet", wrong, wire.CodeAccountUnknown},
-		{"the right key", id, key.Reveal(), ""},
+		{"the right key", key.Account, key.Clear, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			work = nil
-			_, err := accounts.CheckKey(t.Context(), tc.id, tc.key)
+			_, err := tokens.SignIn(t.Context(), Key{Account: tc.id, Clear: tc.key})
 			if refused := (&fault.Error{}); tc.code != "" && (!errors.As(err, &refused) || refused.Code != tc.code) ||
 				tc.code == "" && err != nil {
 				t.Errorf("answer %v, want %q", err, tc.code)
@@ -58,23 +55,14 @@ func TestThreat22UnknownAndWrongAreTheSameWork(t *testing.T) {
 
 // Threat 75: every wrong invite is as much work as the right one until it is accepted.
 func TestThreat75WrongInvitesAreTheSameWork(t *testing.T) {
-	s, err := store.Open(t.Context(), t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	accounts := NewAccounts(s, ledger.New(ledger.Fees{}, ledger.Bounds{}, time.Now), "svc.testnet", nil)
+	accounts := accountsOf(t, time.Now)
 	invited, secret, err := accounts.Invite(t.Context(), "svc.testnet", "alice", wire.Amount{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var work []string
-	s.Observe(func(call string, _ time.Duration, _ error) { work = append(work, call) })
-	accounts.equal = func(x, y []byte) int {
-		work = append(work, fmt.Sprintf("compare %d and %d bytes", len(x), len(y)))
-		return subtle.ConstantTimeCompare(x, y)
-	}
-	want := []string{"compare 32 and 32 bytes", "read"} // the comparison is in the transaction
+	accounts.store.Observe(func(call string, _ time.Duration, _ error) { work = append(work, call) })
+	want := []string{"read"} // the comparison is in the transaction, in constant time
 	for name, given := range map[string]string{"nothing": "",
 		"an unknown id":  "0011223344556677." + strings.Repeat("A", 43),
 		"another secret": invited.ID + "." + strings.Repeat("A", 43), "the id alone": invited.ID} {

@@ -12,9 +12,11 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 const (
@@ -28,8 +30,8 @@ const (
 	maxIdentity = 512
 )
 
-// Secret is an API key, a sign-in link, a page session, or the secret of this service at
-// an identity provider. The database keeps only the SHA-256 of the first three. A Secret
+// Secret is an API key, a sign-in link, a token of a page session, or the secret of this service at
+// an identity provider. The database keeps none of them. A Secret
 // prints as "redacted"; Reveal is the one way to its text.
 type Secret struct {
 	locked.Redacted
@@ -75,21 +77,21 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 	return id, link, err
 }
 
-// UseLink exchanges a link for a page session of its account.
-func (a *Accounts) UseLink(ctx context.Context, link string) (account string, session Secret, err error) {
-	account, session, err = a.useLink(ctx, link)
+// UseLink exchanges a link for the token of a page session of its account.
+func (t *Tokens) UseLink(ctx context.Context, link string) (account string, token Secret, err error) {
+	account, token, err = t.useLink(ctx, link)
 	var wrong *fault.Error
 	switch {
 	case err == nil:
-		a.signIns.Good(ctx, byLink, account)
+		t.accounts.signIns.Good(ctx, byLink, account)
 	case errors.As(err, &wrong):
-		a.signIns.Failed(ctx, byLink, "", wrong.Code)
+		t.accounts.signIns.Failed(ctx, byLink, "", wrong.Code)
 	}
-	return account, session, err
+	return account, token, err
 }
 
-func (a *Accounts) useLink(ctx context.Context, link string) (account string, session Secret, err error) {
-	hash, now := hashOf(link), a.ledger.Now().UnixNano()
+func (t *Tokens) useLink(ctx context.Context, link string) (account string, token Secret, err error) {
+	hash, now := hashOf(link), t.now().UnixNano()
 	find := func(tx *store.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hash,
 			now).Scan(&account)
@@ -98,11 +100,10 @@ func (a *Accounts) useLink(ctx context.Context, link string) (account string, se
 		}
 		return err
 	}
-	if err := a.store.Read(ctx, find); err != nil { // a wrong link costs no writing transaction
-		return "", session, err
+	if err := t.accounts.store.Read(ctx, find); err != nil { // a wrong link costs no writing transaction
+		return "", token, err
 	}
-	session = newSecret()
-	err = a.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
+	token, err = t.beginPage(ctx, account, byLink, func(tx *store.Tx) error {
 		if err := find(tx); err != nil {
 			return err
 		}
@@ -113,9 +114,9 @@ func (a *Accounts) useLink(ctx context.Context, link string) (account string, se
 		if n != 1 {
 			return usedLink()
 		}
-		return a.beginSession(ctx, tx, account, session)
+		return nil
 	})
-	return account, session, err
+	return account, token, err
 }
 
 func usedLink() error {
@@ -124,35 +125,64 @@ func usedLink() error {
 		int(LinkLifetime.Minutes()))
 }
 
-// BeginSession begins a page session for an account that an identity provider
-// authenticated.
-func (a *Accounts) BeginSession(ctx context.Context, account string) (Secret, error) {
-	session := newSecret()
-	err := a.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
-		return a.beginSession(ctx, tx, account, session)
-	})
-	if err == nil {
-		a.signIns.Good(ctx, byProvider, account)
+// SignedInAt begins a page session for an account that an identity provider authenticated, and returns its token.
+func (t *Tokens) SignedInAt(ctx context.Context, account string) (token Secret, err error) {
+	if !t.accounts.signedIn.Allow(account) {
+		return token, &fault.Error{Code: wire.CodeRateLimited,
+			Text: "too many requests: too many sign-ins to this account, wait a minute", RetryAfter: time.Minute}
 	}
-	return session, err
+	token, err = t.beginPage(ctx, account, byProvider, func(*store.Tx) error { return nil })
+	if err == nil {
+		t.accounts.signIns.Good(ctx, byProvider, account)
+	}
+	return token, err
 }
 
 // ProviderFailed notes a failed sign-in at the identity provider.
-func (a *Accounts) ProviderFailed(ctx context.Context, code string) {
-	a.signIns.Failed(ctx, byProvider, "", code)
+func (t *Tokens) ProviderFailed(ctx context.Context, code string) {
+	t.accounts.signIns.Failed(ctx, byProvider, "", code)
 }
 
-func (a *Accounts) beginSession(ctx context.Context, tx *store.Tx, account string, session Secret) error {
-	if err := requireEnabled(ctx, tx, account); err != nil {
+// beginPage records that an account signed in to the page, in a transaction that begins with check, and has the vault
+// make the token for the record.
+func (t *Tokens) beginPage(ctx context.Context, account, way string, check func(*store.Tx) error) (token Secret,
+	err error) {
+	id, now := newSecret().text, t.now()
+	ends := now.Add(PageLifetime)
+	var record chain.Row
+	var key storedKey
+	err = t.accounts.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
+		if err := check(tx); err != nil {
+			return err
+		}
+		if err := requireEnabled(ctx, tx, account); err != nil {
+			return err
+		}
+		if key, err = readKey(ctx, tx, account); err != nil {
+			return err
+		}
+		if key.credential.SealedOnly() {
+			return sealedOnly()
+		}
+		if err := tx.Do(ctx, "delete old sessions", "DELETE FROM web_sessions WHERE expires_ns < ?",
+			now.UnixNano()); err != nil {
+			return err
+		}
+		if err := tx.Do(ctx, "insert session", "INSERT INTO web_sessions (hash, account, created_ns, expires_ns) "+
+			"VALUES (?, ?, ?, ?)", hashOf(id), account, now.UnixNano(), ends.UnixNano()); err != nil {
+			return err
+		}
+		record, err = t.accounts.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindSignIn, Account: account,
+			Detail: way})
 		return err
+	})
+	if err != nil {
+		return token, err
 	}
-	now := a.ledger.Now()
-	if err := tx.Do(ctx, "delete old sessions", "DELETE FROM web_sessions WHERE expires_ns < ?",
-		now.UnixNano()); err != nil {
-		return err
-	}
-	return tx.Do(ctx, "insert session", "INSERT INTO web_sessions (hash, account, created_ns, expires_ns) VALUES (?, "+
-		"?, ?, ?)", hashOf(session.text), account, now.UnixNano(), now.Add(PageLifetime).UnixNano())
+	issued, err := t.accounts.vault.IssueToken(ctx, vaultwire.IssueToken{Claims: vaultwire.Claims{Account: account,
+		Generation: key.generation, Address: t.address, Issued: now, Expires: ends, Page: id},
+		Credential: key.credential, SignIn: &record.Record})
+	return SecretFrom(string(issued.Text)), err
 }
 
 // endSignIns ends the links of an account, and its page sessions except one.
@@ -164,37 +194,58 @@ func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error
 		hashOf(except))
 }
 
-// Session returns the account of a page session. Each write of the request checks the session once more.
-func (a *Accounts) Session(ctx context.Context, session string) (account string, err error) {
+// Page returns the session of the token in the cookie of the account page. Each write of the request checks the session
+// once more.
+func (t *Tokens) Page(ctx context.Context, token string) (*Session, error) {
+	k, err := t.claimsOf(ctx, token)
+	if errors.As(err, new(*fault.Error)) || err == nil && k.Page == "" {
+		return nil, noPage()
+	}
+	if err != nil {
+		return nil, err
+	}
 	ask := store.Ask{Query: "SELECT account FROM web_sessions WHERE hash = ? AND expires_ns > ?",
-		Args: []any{hashOf(session), a.ledger.Now().UnixNano()}}
-	look := func(ctx context.Context, tx *store.Tx) (account string, err error) {
-		err = tx.Ask(ctx, ask).Scan(&account)
-		if errors.Is(err, sql.ErrNoRows) {
-			return "", fault.New(wire.CodeAuthRequired,
-				"not signed in, or the session of %d hours is over: sign in again", int(PageLifetime.Hours()))
+		Args: []any{hashOf(k.Page), t.now().UnixNano()}}
+	look := func(ctx context.Context, tx *store.Tx) error {
+		var account string
+		err := tx.Ask(ctx, ask).Scan(&account)
+		switch {
+		case errors.Is(err, sql.ErrNoRows), err == nil && account != k.Account:
+			return noPage()
+		case err != nil:
+			return fmt.Errorf("read session: %w", err)
 		}
-		if err != nil {
-			return "", fmt.Errorf("read session: %w", err)
-		}
-		return account, nil
+		return nil
 	}
-	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		account, err = look(ctx, tx)
-		return err
-	})
-	if err == nil {
-		store.SetGuard(ctx, []store.Ask{ask}, func(ctx context.Context, tx *store.Tx) error {
-			_, err := look(ctx, tx)
-			return err
-		})
+	err = t.accounts.store.Read(ctx, func(tx *store.Tx) error { return look(ctx, tx) })
+	if err != nil {
+		return nil, err
 	}
-	return account, err
+	store.SetGuard(ctx, []store.Ask{ask}, look)
+	return &Session{Account: k.Account, known: k, token: token}, nil
 }
 
-// EndSession signs out.
-func (a *Accounts) EndSession(ctx context.Context, session string) error {
-	return a.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
-		return tx.Do(ctx, "delete session", "DELETE FROM web_sessions WHERE hash = ?", hashOf(session))
+func noPage() error {
+	return fault.New(wire.CodeAuthRequired, "not signed in, or the session of %d hours is over: sign in again",
+		int(PageLifetime.Hours()))
+}
+
+// PageOf returns the id of a session of the account page, "" for any other token.
+func (t *Tokens) PageOf(ctx context.Context, token string) (string, error) {
+	k, err := t.claimsOf(ctx, token)
+	if errors.As(err, new(*fault.Error)) && fault.Of(err).Code == wire.CodeInvalidToken {
+		return "", nil
+	}
+	return k.Page, err
+}
+
+// EndPage signs out.
+func (t *Tokens) EndPage(ctx context.Context, token string) error {
+	id, err := t.PageOf(ctx, token)
+	if err != nil || id == "" {
+		return err
+	}
+	return t.accounts.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
+		return tx.Do(ctx, "delete session", "DELETE FROM web_sessions WHERE hash = ?", hashOf(id))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,16 +18,9 @@ import (
 // maxKnownTokens bounds the tokens that are remembered: of each some 600 bytes.
 const maxKnownTokens = 10_000
 
-// Signer makes and reads session tokens: the vault does.
-type Signer interface {
-	IssueToken(context.Context, vaultwire.Claims) (vaultwire.Text, error)
-	OpenToken(context.Context, vaultwire.OpenToken) (vaultwire.Claims, error)
-}
-
 // Tokens issues and verifies session tokens.
 type Tokens struct {
 	accounts *Accounts
-	signer   Signer
 	address  string // of the service: issuer and audience
 	lifetime time.Duration
 	now      func() time.Time
@@ -37,11 +31,11 @@ type Tokens struct {
 }
 
 // NewTokens returns an issuer for the service at a public address.
-func NewTokens(a *Accounts, signer Signer, address string, lifetime time.Duration, now func() time.Time) *Tokens {
+func NewTokens(a *Accounts, address string, lifetime time.Duration, now func() time.Time) *Tokens {
 	if lifetime <= 0 || lifetime > vaultwire.MaxTokenLifetime {
 		lifetime = vaultwire.MaxTokenLifetime
 	}
-	return &Tokens{accounts: a, signer: signer, address: address, lifetime: lifetime, now: now,
+	return &Tokens{accounts: a, address: address, lifetime: lifetime, now: now,
 		clock: newClock(now), known: make(map[[sha256.Size]byte]known)}
 }
 
@@ -56,17 +50,109 @@ func (t *Tokens) Lifetime() string {
 	return fmt.Sprintf("%ds", t.lifetime/time.Second)
 }
 
-// Issue makes a token for an account whose key of this generation was checked.
-func (t *Tokens) Issue(ctx context.Context, account string, generation int64) (string, error) {
-	now := t.now()
+// Key is the API key of an account, in the clear or sealed.
+type Key struct {
+	Account string
+	Clear   string
+	Opening *vaultwire.Opening // nil = Clear
+}
+
+// SignIn makes a token for an API key. After too many wrong keys for an account, the answer to a wrong key is to wait.
+// The right key is always accepted: guessing locks nobody out.
+func (t *Tokens) SignIn(ctx context.Context, key Key) (token string, err error) {
 	if err := t.Problem(); err != nil {
 		return "", &fault.Error{Code: wire.CodeUnavailable, RetryAfter: settled, Err: err,
 			Text: "the clock of the service was set back: it signs nobody in until the clock has gone on evenly for " +
 				"a minute"}
 	}
-	token, err := t.signer.IssueToken(ctx, vaultwire.Claims{Account: account, Generation: generation,
-		Address: t.address, Issued: now, Expires: now.Add(t.lifetime)})
-	return string(token.Text), err
+	issued, err := t.signIn(ctx, key)
+	return issued.token, err
+}
+
+func (t *Tokens) signIn(ctx context.Context, key Key) (k known, err error) {
+	if len(key.Account) > maxAccountID {
+		return k, unknownAccount(key.Account)
+	}
+	stored, err := t.accounts.keyOf(ctx, key.Account)
+	if err == nil {
+		k, err = t.issue(ctx, key, stored)
+	}
+	if err == nil {
+		t.accounts.signIns.Good(ctx, byKey, key.Account)
+		return k, nil
+	}
+	var wrong *fault.Error
+	if !errors.As(err, &wrong) {
+		return k, err
+	}
+	known := ""
+	if stored.found {
+		known = key.Account
+	}
+	t.accounts.signIns.Failed(ctx, byKey, known, wrong.Code)
+	isKey := wrong.Code == wire.CodeInvalidKey || wrong.Code == wire.CodeAccountUnknown
+	if isKey && !t.accounts.failures.Allow(key.Account) {
+		return k, &fault.Error{Code: wire.CodeRateLimited,
+			Text:       "too many requests: too many wrong keys for this account, try again in a minute",
+			RetryAfter: time.Minute}
+	}
+	return k, err
+}
+
+// issue has the vault compare the key, for an unknown account too.
+func (t *Tokens) issue(ctx context.Context, key Key, stored storedKey) (k known, err error) {
+	if key.Opening == nil && (!strings.HasPrefix(key.Clear, vaultwire.APIKeyPrefix) || len(key.Clear) < minKeyLength) {
+		return k, fault.New(wire.CodeInvalidKey, "Invalid format")
+	}
+	now := t.now()
+	k.Claims = vaultwire.Claims{Account: key.Account, Generation: stored.generation, Address: t.address, Issued: now,
+		Expires: now.Add(t.lifetime)}
+	issued, err := t.accounts.vault.IssueToken(ctx, vaultwire.IssueToken{Claims: k.Claims,
+		Credential: stored.credential, Key: []byte(key.Clear), Opening: key.Opening})
+	switch {
+	case errors.Is(err, vaultwire.ErrWrongKey) && !stored.found:
+		return k, unknownAccount(key.Account)
+	case errors.Is(err, vaultwire.ErrWrongKey):
+		return k, fault.New(wire.CodeInvalidKey, "Invalid API key")
+	case errors.Is(err, vaultwire.ErrSealedOnly):
+		return k, sealedOnly()
+	case errors.Is(err, vaultwire.ErrCredential):
+		return k, otherCredential(err)
+	case errors.Is(err, vaultwire.ErrEpoch):
+		return k, fault.New(wire.CodeEpoch, "the session was sealed for epoch %d, which the service does not open: "+
+			"ask for its capabilities, and seal it again", key.Opening.For.Epoch)
+	case errors.Is(err, vaultwire.ErrSealed):
+		return k, fault.New(wire.CodeValidation, "opening: it does not open for this service and account")
+	case err != nil:
+		return k, err
+	case stored.disabled:
+		return k, accountDisabled(key.Account)
+	}
+	k.token, k.hash = string(issued.Text), sha256.Sum256(issued.Text)
+	return k, nil
+}
+
+func sealedOnly() error {
+	return fault.New(wire.CodeSealedOnly, "Auth failed: the API key of this account is taken sealed alone: use svcfs, "+
+		"or ask the operator for another key (svcd account rotate-key NAME)")
+}
+
+// ByKey returns the session of a request that has the API key itself. The vault is asked for a token once, as clients
+// send the same key with each request.
+func (t *Tokens) ByKey(ctx context.Context, account, key string) (*Session, error) {
+	hash := sha256.Sum256([]byte("key\n" + account + "\n" + key))
+	t.mu.Lock()
+	k, ok := t.known[hash]
+	t.mu.Unlock()
+	if !ok || k.ended || !t.isNow(k) {
+		issued, err := t.signIn(ctx, Key{Account: account, Clear: key})
+		if err != nil {
+			return nil, err
+		}
+		k, k.hash, k.byKey = issued, hash, true
+		t.remember(k)
+	}
+	return &Session{Account: account, known: k, tokens: t, token: k.token}, nil
 }
 
 // Problem returns why no tokens are issued for a while, nil if they are. Tokens that were issued before are good,
@@ -99,8 +185,25 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 type Session struct {
 	Account string
 	known   known
+	token   string
 	tokens  *Tokens // nil = it was checked, see [Checked]
 }
+
+// Token is the token of the session, which the vault wants to see before it gives the key of a file out.
+func (s *Session) Token() vaultwire.Secret { return vaultwire.Secret(s.token) }
+
+// Refused is an error of the vault. If it is about the session, that is forgotten: the vault has other keys by now.
+func (s *Session) Refused(err error) error {
+	if s.tokens != nil && errors.As(err, new(*vaultwire.TokenError)) {
+		s.tokens.mu.Lock()
+		delete(s.tokens.known, s.known.hash)
+		s.tokens.mu.Unlock()
+	}
+	return refusedToken(err)
+}
+
+// RequestKey is what proves who sends a request, see [wire.HeaderProof]; nil = the session has none.
+func (s *Session) RequestKey() []byte { return s.known.Request }
 
 // Open returns the session of a token, of which it requires what [Tokens.Verify] does, but for the account's key,
 // unless that was wrong before. Whoever opens a session has it checked before it reads or changes anything for the
@@ -121,7 +224,10 @@ func (t *Tokens) open(ctx context.Context, token string) (*Session, error) {
 	if err != nil {
 		return nil, t.failed(ctx, err)
 	}
-	return &Session{Account: k.Account, known: k, tokens: t}, nil
+	if k.Page != "" {
+		return nil, t.failed(ctx, invalidToken("the token is that of the account page"))
+	}
+	return &Session{Account: k.Account, known: k, tokens: t, token: token}, nil
 }
 
 // Look is [Session.Check] by itself.
@@ -154,6 +260,8 @@ func (s *Session) Check(ctx context.Context, tx *store.Tx) error {
 		return err
 	case key.disabled:
 		err = accountDisabled(s.Account)
+	case (!key.found || key.generation != s.known.Generation) && s.known.byKey:
+		err = fault.New(wire.CodeInvalidKey, "Invalid API key")
 	case !key.found || key.generation != s.known.Generation:
 		err = invalidToken("invalid session token: the API key was rotated since")
 	default:
@@ -181,11 +289,10 @@ func (t *Tokens) claimsOf(ctx context.Context, token string) (known, error) {
 	t.mu.Lock()
 	k, ok := t.known[hash]
 	t.mu.Unlock()
-	if now := t.now(); ok && now.Before(k.Expires.Add(vaultwire.TokenLeeway)) &&
-		!now.Before(k.Issued.Add(-vaultwire.TokenLeeway)) {
+	if ok && t.isNow(k) {
 		return k, nil
 	}
-	c, err := t.signer.OpenToken(ctx, vaultwire.OpenToken{Token: []byte(token), Address: t.address})
+	c, err := t.accounts.vault.OpenToken(ctx, vaultwire.OpenToken{Token: []byte(token), Address: t.address})
 	k = known{Claims: c, hash: hash}
 	if err != nil || c.Undated {
 		return k, refusedToken(err)
@@ -194,11 +301,20 @@ func (t *Tokens) claimsOf(ctx context.Context, token string) (known, error) {
 	return k, nil
 }
 
+func (t *Tokens) isNow(k known) bool {
+	now := t.now()
+	// the token of a key that comes with each request does not leave the service
+	return now.Before(k.Expires.Add(vaultwire.TokenLeeway)) &&
+		(k.byKey || !now.Before(k.Issued.Add(-vaultwire.TokenLeeway)))
+}
+
 // known is what is remembered of a token.
 type known struct {
 	vaultwire.Claims
-	hash  [sha256.Size]byte // of the token
-	ended bool              // it was refused for the key of its account
+	hash  [sha256.Size]byte // of the token, or of the API key
+	token string            // of an API key that comes with each request
+	byKey bool
+	ended bool // it was refused for the key of its account
 }
 
 func (t *Tokens) remember(k known) {

@@ -4,34 +4,51 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/keys"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaulttest"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-// signer is a vault with new keys.
-func signer(t *testing.T, now func() time.Time) vaultwire.Vault {
+// tokensOf are the tokens of a service with one account, whose key they return.
+func tokensOf(t *testing.T, now func() time.Time) (*Tokens, Key) {
 	t.Helper()
-	v, err := vaulttest.InProcess(t.Context(), vaultwire.InDirectory(t.TempDir()), vaultwire.Source{}, now, nil)
+	a := accountsOf(t, now)
+	id, key, err := a.Create(t.Context(), "alice", wire.Amount{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := v.Make(t.Context(),
-		vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeTokens, Version: 1}}})
+	return NewTokens(a, "http://svc.example", time.Hour, now), Key{Account: id, Clear: key.Reveal()}
+}
+
+// accountsOf are the accounts of a service.
+func accountsOf(t *testing.T, now func() time.Time) *Accounts {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows}); err != nil {
+	t.Cleanup(func() { s.Close() })
+	v, err := vaulttest.InProcess(t.Context(), vaultwire.InDirectory(dir), vaultwire.Source{}, now, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	k, err := keys.Open(t.Context(), s, v, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewAccounts(s, ledger.New(ledger.Fees{}, ledger.Bounds{}, now), k, "svc.testnet", nil)
 }
 
 // Threat 20: a token that was verified before is refused when its time is over, or has not come.
 func TestThreat20KnownTokensEnd(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
-	tokens := NewTokens(nil, signer(t, clock), "http://svc.example", time.Hour, clock)
-	token, err := tokens.Issue(t.Context(), "alice.svc.testnet", 3)
+	tokens, key := tokensOf(t, clock)
+	token, err := tokens.SignIn(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +61,7 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 		now = begin.Add(tc.after)
 		for range 2 {
 			c, err := tokens.claimsOf(t.Context(), token)
-			if (err == nil) != tc.good || tc.good && (c.Account != "alice.svc.testnet" || c.Generation != 3) {
+			if (err == nil) != tc.good || tc.good && (c.Account != "alice.svc.testnet" || c.Generation != 1) {
 				t.Errorf("after %v: %v, %v", tc.after, c, err)
 			}
 		}
@@ -60,11 +77,11 @@ func TestClockThatIsSet(t *testing.T) {
 	wall, elapsed := time.Now(), time.Duration(0)
 	pass := func(d time.Duration) { wall, elapsed = wall.Add(d), elapsed+d }
 	clock := func() time.Time { return wall }
-	tokens := NewTokens(nil, signer(t, clock), "http://svc.example", time.Hour, clock)
+	tokens, key := tokensOf(t, clock)
 	tokens.clock.elapsed = func() time.Duration { return elapsed }
 	issue := func(can bool) string {
 		t.Helper()
-		token, err := tokens.Issue(t.Context(), "alice.svc.testnet", 1)
+		token, err := tokens.SignIn(t.Context(), key)
 		if (err == nil) != can || (tokens.Problem() == nil) != can {
 			t.Errorf("after %s, with the clock at %s: %v, %v", elapsed, wall.Format(time.TimeOnly), err,
 				tokens.Problem())

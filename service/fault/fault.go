@@ -47,13 +47,13 @@ func (e *Error) Status() int {
 	switch e.Code {
 	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeAudience, wire.CodeInvalidKey, wire.CodeDisabled:
 		return http.StatusUnauthorized
-	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, wire.CodeInvite:
+	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, wire.CodeInvite, wire.CodeSealedOnly:
 		return http.StatusForbidden
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeFileDeleted,
 		wire.CodeUploadUnknown, wire.CodeUnsupported:
 		return http.StatusNotFound
 	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodePending, wire.CodeBase,
-		wire.CodeMissing, wire.CodeEpoch, wire.CodeChannel, wire.CodeHead, wire.CodeSpent, wire.CodeJournalEnded:
+		wire.CodeMissing, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent, wire.CodeJournalEnded:
 		return http.StatusConflict
 	case wire.CodePartExists:
 		return http.StatusPreconditionFailed

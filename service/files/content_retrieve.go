@@ -111,10 +111,9 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 	if err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
-	channel := f.channelOf(account, req)
-	check := vaultwire.Check{WrappedKey: row.key(req.GroupID, req.IPFSHash), Channel: channel}
+	check := vaultwire.Check{WrappedKey: row.key(req.GroupID, req.IPFSHash), Token: found.by.Token()}
 	if _, err := f.keys.CheckKey(ctx, f.store, check); err != nil {
-		return s, f.unlessDeleted(ctx, account, req, refusedChannel(req.Channel, err))
+		return s, f.unlessDeleted(ctx, account, req, found.by.Refused(err))
 	}
 	asks := func() []store.Ask {
 		return []store.Ask{groups.AskFor(req.GroupID, account), askFile(req), askClaim(account, req),
@@ -136,42 +135,18 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		return s, err
 	}
 	// Only now, that the ledger has the record: no key is given out without.
-	open := vaultwire.OpenFile{WrappedKey: row.key(req.GroupID, req.IPFSHash), Claim: claim.Record, Channel: channel}
+	open := vaultwire.OpenFile{WrappedKey: row.key(req.GroupID, req.IPFSHash), Claim: claim.Record,
+		Token: found.by.Token()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyPatience) // it is paid
 	defer cancel()
 	if s.Key, err = f.keys.FileKey(ctx, f.store, open); err != nil {
 		f.unread.note(account, req.IPFSHash, true)
-		return s, refusedChannel(req.Channel, err)
+		return s, found.by.Refused(err)
 	}
 	if isPaid {
 		f.unread.given(account, req.IPFSHash, row.content == "")
 	}
 	return s, nil
-}
-
-// channelOf is the way of the key to the client; nil = in the clear.
-func (f *Files) channelOf(account string, req wire.PrepareRetrieveRequest) *vaultwire.Channel {
-	if req.Channel == nil {
-		return nil
-	}
-	to := format.ChannelFor{Service: f.config.ContractID, Account: account, Epoch: req.Channel.Epoch}
-	return &vaultwire.Channel{For: to, ID: req.Channel.ID, Encapsulated: req.Channel.Encapsulated}
-}
-
-// refusedChannel is the refusal of a channel, or err, which has another reason.
-func refusedChannel(c *wire.KeyChannel, err error) error {
-	switch {
-	case c == nil:
-		return err
-	case errors.Is(err, vaultwire.ErrEpoch), errors.Is(err, vaultwire.ErrUnknownKey):
-		return endedEpoch(c.Epoch)
-	case errors.Is(err, vaultwire.ErrNoChannel):
-		return fault.New(wire.CodeChannel, "channel: the service does not know it: send the encapsulated secret, too")
-	case errors.Is(err, vaultwire.ErrSealed):
-		return fault.New(wire.CodeValidation, "channel: want the %d bytes of an encapsulated secret and their "+
-			"SHA-256, in base64", format.EncapsulatedBytes)
-	}
-	return err
 }
 
 func askClaim(account string, req wire.PrepareRetrieveRequest) store.Ask {

@@ -30,7 +30,7 @@ func TestListKeyOfACommitThatFailed(t *testing.T) {
 	}
 	if err := write(func(tx *store.Tx) error {
 		for _, statement := range []store.Query{
-			"INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES ('alice', x'00', 1, " +
+			"INSERT INTO accounts (id, credential, key_generation, balance, created_ns) VALUES ('alice', x'00', 1, " +
 				"'0', 1)",
 			"INSERT INTO groups (id, owner, joinable, key_version) VALUES ('g', 'alice', FALSE, 1)",
 		} {

@@ -49,7 +49,7 @@ func (f *Files) Vault(ctx context.Context) (*wire.Vault, error) {
 	key := wire.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM,
 		PublicKey: base64.StdEncoding.EncodeToString(e.Public), NotAfter: e.NotAfter.Unix(),
 		Signature: base64.StdEncoding.EncodeToString(signature)}
-	return &wire.Vault{VaultKey: key, Channels: true, Measurement: f.keys.Measurement(),
+	return &wire.Vault{VaultKey: key, Sessions: true, Measurement: f.keys.Measurement(),
 		Evidence: []wire.Evidence{{Kind: wire.EvidenceOperator}}}, nil
 }
 

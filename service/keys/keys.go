@@ -26,6 +26,7 @@ const Table = "service_keys"
 // Keys is the keys of a service. It is safe for concurrent use.
 type Keys struct {
 	vaultwire.Vault
+	store *store.Store
 
 	mu      sync.RWMutex // guards the rest
 	kept    vaultwire.Kept
@@ -35,7 +36,7 @@ type Keys struct {
 // Open gives the vault the keys of a database, and has it make those of a database without any. Errors:
 // [vaultwire.ErrOtherMaster].
 func Open(ctx context.Context, s *store.Store, v vaultwire.Vault, now time.Time) (*Keys, error) {
-	k := &Keys{Vault: v}
+	k := &Keys{Vault: v, store: s}
 	begins := vaultwire.Keep{Again: true, Begins: true}
 	err := k.refresh(ctx, s, begins)
 	if errors.Is(err, vaultwire.ErrNoKeys) {
@@ -310,6 +311,15 @@ func (k *Keys) OpenUpload(ctx context.Context, s *store.Store, q vaultwire.OpenS
 		return err
 	})
 	return Incoming{held: held.Held}, err
+}
+
+// IssueToken implements [vaultwire.Vault].
+func (k *Keys) IssueToken(ctx context.Context, q vaultwire.IssueToken) (token vaultwire.Text, err error) {
+	err = k.again(ctx, k.store, func() (err error) {
+		token, err = k.Vault.IssueToken(ctx, q)
+		return err
+	})
+	return token, err
 }
 
 // OpenJournalKey opens the key of a journal. The caller wipes it.

@@ -50,7 +50,7 @@ func TestWritesNameTheirChains(t *testing.T) {
 	fund := func(named string) error {
 		return s.Write(t.Context(), ledger.By(named), func(tx *store.Tx) error {
 			if err := tx.Do(t.Context(), "insert account", `INSERT INTO accounts
-				(id, key_hash, key_generation, balance, created_ns) VALUES ('c', x'00', 1, '0', 1)`); err != nil {
+				(id, credential, key_generation, balance, created_ns) VALUES ('c', x'00', 1, '0', 1)`); err != nil {
 				return err
 			}
 			_, err := l.Fund(t.Context(), tx, "c", wire.Amount{})

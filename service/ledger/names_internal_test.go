@@ -38,7 +38,7 @@ func newNamesWorld(t *testing.T, s *store.Store, seed uint64) *namesWorld {
 	w := &namesWorld{t: t, store: s, ledger: New(nil, Bounds{}, time.Now), rand: rand.New(rand.NewPCG(seed, 7)),
 		files: map[string]*worldFile{}, made: map[string]string{}}
 	w.write(func(tx *store.Tx) error {
-		if _, err := tx.ExecContext(t.Context(), "INSERT INTO accounts (id, key_hash, key_generation, balance, "+
+		if _, err := tx.ExecContext(t.Context(), "INSERT INTO accounts (id, credential, key_generation, balance, "+
 			"created_ns) VALUES ('alice', ?, 1, '0', 1)", []byte{1}); err != nil {
 			return err
 		}

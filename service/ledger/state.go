@@ -161,7 +161,7 @@ func (s *State) applyToAccounts(r *chain.Row) {
 		if receiver := s.accounts[to]; receiver != nil {
 			receiver.add(amount)
 		}
-	case chain.KindRotateKey:
+	case chain.KindRotateKey, chain.KindSealKey:
 		a.generations[0]++
 		a.generations[1]++
 	case chain.KindDeleteAccount:

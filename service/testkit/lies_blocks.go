@@ -292,16 +292,16 @@ func answerLies() []Lie {
 		})},
 		Lie{Name: "a key of zeros", Proven: "all zero",
 			Mutate: changed(func(_ *World, r map[string]any) { r["key"] = encode64(make([]byte, format.KeyBytes)) })},
-		Lie{Name: "the key in the clear", Proven: "came through a channel", Threat: 79,
+		Lie{Name: "the key in the clear", Proven: "came sealed", Threat: 79,
 			Mutate: changed(func(d *World, r map[string]any) {
 				delete(r, "sealed_key")
 				r[inClear], r["key"] = true, d.key.Base64()
 			})},
-		Lie{Name: "a sealed key of nobody", Proven: "came through a channel", Threat: 79,
+		Lie{Name: "a sealed key of nobody", Proven: "came sealed", Threat: 79,
 			Mutate: changed(func(_ *World, r map[string]any) {
-				r["sealed_key"] = encode64(make([]byte, format.ChannelKeyBytes))
+				r["sealed_key"] = encode64(make([]byte, format.SessionKeyBytes))
 			})},
-		Lie{Name: "no key at all", Proven: "came through a channel", Threat: 79,
+		Lie{Name: "no key at all", Proven: "came sealed", Threat: 79,
 			Mutate: changed(func(_ *World, r map[string]any) { delete(r, "sealed_key") })},
 		Lie{Name: "another manifest", Proven: recorded,
 			Mutate: changed(func(d *World, r map[string]any) { r["manifest"] = encode64(d.before.manifest) })},

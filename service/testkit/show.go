@@ -288,7 +288,18 @@ func (s *Server) OpensInSilence() {
 	wrapped, err := s.vault.Wrap(context.Background(), vaultwire.Wrap{Root: 1, Binding: owner,
 		Key: make([]byte, vaultwire.KeyBytes)})
 	s.must(err)
-	_, err = s.vault.OpenFile(context.Background(), vaulttest.Claimed(vaultwire.WrappedKey{Binding: owner,
+	account := s.Account("silent", "0")
+	var credential []byte
+	s.must(s.store().Read(context.Background(), func(tx *store.Tx) error {
+		return tx.QueryRowContext(context.Background(), "SELECT credential FROM accounts WHERE id = ?",
+			account.ID).Scan(&credential)
+	}))
+	token, err := s.vault.IssueToken(context.Background(), vaultwire.IssueToken{Credential: credential,
+		Key: []byte(account.Key.Reveal()), Claims: vaultwire.Claims{Account: string(account.ID), Issued: time.Now(),
+			Expires: time.Now().Add(time.Hour)}})
+	s.must(err)
+	reader := vaulttest.Reader{Account: string(account.ID), Token: token.Text}
+	_, err = s.vault.OpenFile(context.Background(), reader.Claimed(vaultwire.WrappedKey{Binding: owner,
 		Wrapped: wrapped.Wrapped}, time.Now()))
 	s.must(err)
 }

@@ -329,7 +329,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h = s.showing(shown, h)
 	}
 	if between != nil {
-		h = between(h)
+		h = between(s.proving(h))
 	}
 	h.ServeHTTP(w, r)
 }

@@ -164,9 +164,13 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 		}
 		v.keys = append(v.keys, k)
 	}
+	if q.Replace { // those of another database
+		v.credentials.Purge()
+	}
 	if len(v.inUse) > 0 && !q.Begins {
 		return nil
 	}
+	v.sessions.Purge()
 	for _, k := range v.keys {
 		v.inUse[k.Purpose] = max(v.inUse[k.Purpose], k.Version)
 	}

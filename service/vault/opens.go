@@ -2,7 +2,6 @@ package vault
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -56,9 +55,16 @@ func (o *opens) begins(now time.Time) {
 	o.since = now.Add(settling)
 }
 
-// add counts a key that is given out for a record. Errors: [vaultwire.ErrNoClaim].
-func (o *opens) add(claim *chain.Record, inClear bool, now time.Time) error {
-	r := record{chain.Key(claim.Chain), chain.PlaceOf(claim)}
+// kinds of what is given out for a record.
+const (
+	notCounted = iota // it opens no file
+	keySealed
+	keyInClear
+)
+
+// use has something be given out for a record: once. Errors: [vaultwire.ErrNoClaim].
+func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
+	r := record{chain.Key(made.Chain), chain.PlaceOf(made)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.since.IsZero() || now.Before(o.since) {
@@ -66,10 +72,12 @@ func (o *opens) add(claim *chain.Record, inClear bool, now time.Time) error {
 	}
 	used, came := o.came.Peek(r)
 	if _, waits := o.waiting[r]; waits || used {
-		return fmt.Errorf("record %d of the chain %q again: %w", r.at.Number, claim.Chain, vaultwire.ErrNoClaim)
+		return fmt.Errorf("record %d of the chain %q again: %w", r.at.Number, made.Chain, vaultwire.ErrNoClaim)
 	}
-	o.keys++
-	if inClear {
+	if kind != notCounted {
+		o.keys++
+	}
+	if kind == keyInClear {
 		o.clear++
 	}
 	switch {
@@ -113,66 +121,35 @@ func (v *Vault) OpenFile(_ context.Context, q vaultwire.OpenFile) (a vaultwire.O
 	if err := q.Check(); err != nil {
 		return a, err
 	}
-	channel, err := v.channelOf(q.Channel)
+	session, err := v.sessionOf(q.Token)
 	if err != nil {
 		return a, err
 	}
-	raw, _, err := v.unwrap(q.WrappedKey)
-	if err == nil {
-		err = v.opens.add(&q.Claim, channel == nil, v.now())
+	if session.Account != q.Claim.Account {
+		return a, fmt.Errorf("a session of another account: %w", vaultwire.ErrNoClaim)
 	}
-	if err == nil && channel == nil {
+	raw, _, err := v.unwrap(q.WrappedKey)
+	if err != nil {
+		return a, err
+	}
+	kind := keySealed
+	if session.sealed == nil {
+		kind = keyInClear
+	}
+	if err := v.opens.use(&q.Claim, v.now(), kind); err != nil {
+		clear(raw)
+		return a, err
+	}
+	if session.sealed == nil {
 		a.Key = raw
 		return a, nil
 	}
 	defer clear(raw)
-	if err != nil {
-		return a, err
-	}
 	key, err := format.NewKey(raw)
 	if err != nil {
 		return a, err
 	}
 	defer key.Wipe()
-	a.Sealed = channel.Seal(q.Binding.Group, q.Binding.Ref, key)
+	a.Sealed = session.sealed.Seal(q.Binding.Group, q.Binding.Ref, key)
 	return a, nil
-}
-
-// maxChannels bounds the channels that are kept: opening one takes longer than a key.
-const maxChannels = 4096
-
-// channelID names a channel.
-type channelID struct {
-	to           format.ChannelFor
-	encapsulated [sha256.Size]byte
-}
-
-// channelOf opens the channel of a question; nil = it has none.
-func (v *Vault) channelOf(q *vaultwire.Channel) (*format.Channel, error) {
-	if q == nil {
-		return nil, nil
-	}
-	secret, err := v.secretOf(q.For.Epoch)
-	if err != nil {
-		return nil, err
-	}
-	if len(q.ID) != sha256.Size {
-		return nil, fmt.Errorf("a channel of an id of %d bytes: %w", len(q.ID), vaultwire.ErrSealed)
-	}
-	id := channelID{q.For, [sha256.Size]byte(q.ID)}
-	if c, ok := v.channels.Get(id); ok {
-		return c, nil
-	}
-	if q.Encapsulated == nil {
-		return nil, vaultwire.ErrNoChannel
-	}
-	if sha256.Sum256(q.Encapsulated) != id.encapsulated {
-		return nil, fmt.Errorf("a channel of another id: %w", vaultwire.ErrSealed)
-	}
-	c, err := secret.OpenChannel(q.For, q.Encapsulated)
-	if err != nil {
-		return nil, sealedError(err)
-	}
-	v.channels.Add(id, c)
-	return c, nil
 }

@@ -2,16 +2,13 @@ package vault_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/vault"
@@ -21,10 +18,50 @@ import (
 // reader is the chain of who retrieves in these tests.
 const reader = "account:reader"
 
-// claimed asks for the key of a file as for a retrieval.
-func claimed(w vaultwire.WrappedKey) vaultwire.OpenFile {
-	return vaultwire.OpenFile{WrappedKey: w, Claim: chain.Record{Kind: chain.KindClaim, Account: "reader",
-		Chain: reader, Group: w.Binding.Group, Ref: w.Binding.Ref}}
+// claimed asks for the key of a file as for a retrieval of an account with a session.
+func claimed(w vaultwire.WrappedKey, token vaultwire.Secret) vaultwire.OpenFile {
+	return vaultwire.OpenFile{WrappedKey: w, Token: token, Claim: chain.Record{Kind: chain.KindClaim,
+		Account: "reader", Chain: reader, Group: w.Binding.Group, Ref: w.Binding.Ref}}
+}
+
+// account is an account with an API key.
+type account struct {
+	vaultwire.Vault
+	t          *testing.T
+	name       string
+	now        func() time.Time
+	credential vaultwire.Credential
+	key        vaultwire.Secret
+}
+
+func accountOf(t *testing.T, v vaultwire.Vault, name string, now func() time.Time) *account {
+	t.Helper()
+	made, err := v.MakeKey(t.Context(), vaultwire.MakeKey{Account: name})
+	must(t, err)
+	taken, err := v.TakeKey(t.Context(), vaultwire.TakeKey{Held: made.Held, Record: made1(name)})
+	must(t, err)
+	return &account{v, t, name, now, made.Credential, taken.Key}
+}
+
+// made1 is the record of the first key of an account.
+func made1(name string) chain.Record {
+	return chain.Record{Kind: chain.KindCreateAccount, Account: name, Chain: chain.OfAccount(name), Number: 1}
+}
+
+// asks is the question for a token, without what says that the account may have it.
+func (a *account) asks() vaultwire.IssueToken {
+	return vaultwire.IssueToken{Credential: a.credential, Claims: vaultwire.Claims{Account: a.name, Generation: 3,
+		Address: "http://s", Issued: a.now(), Expires: a.now().Add(time.Hour)}}
+}
+
+// signsIn returns a token for the API key in the clear.
+func (a *account) signsIn() vaultwire.Secret {
+	a.t.Helper()
+	q := a.asks()
+	q.Key = a.key
+	made, err := a.IssueToken(a.t.Context(), q)
+	must(a.t, err)
+	return made.Text
 }
 
 // opening asks a vault for the key of a file, under a clock.
@@ -50,7 +87,7 @@ func openingWith(t *testing.T, w way) *opening {
 		Key: bytes.Repeat([]byte{7}, vaultwire.KeyBytes)})
 	must(t, err)
 	file.Wrapped = wrapped.Wrapped
-	o.asks = claimed(file)
+	o.asks = claimed(file, accountOf(t, o.Vault, "reader", func() time.Time { return o.now }).signsIn())
 	o.opens(o.claim(1)) // before it follows the log
 	o.records("account:first", chain.Hash{1})
 	o.opens(o.claim(1)) // its record may have been in the log before
@@ -132,11 +169,23 @@ func noKeyWithoutAClaim(t *testing.T, w way) {
 		"a record in another chain": func(r *chain.Record) { r.Chain = chain.OfAccount("other") },
 		"a record of another group": func(r *chain.Record) { r.Group = "h" },
 		"a record of another file":  func(r *chain.Record) { r.Ref = "bafy2" },
+		"a record of who has another session": func(r *chain.Record) {
+			r.Account, r.Chain = "other", chain.OfAccount("other")
+		},
 	} {
 		q := o.claim(1)
 		change(&q.Claim)
 		_, err := o.OpenFile(t.Context(), q)
 		is(t, name, err, vaultwire.ErrNoClaim)
+	}
+	var refused *vaultwire.TokenError
+	for name, token := range map[string]vaultwire.Secret{"no session": nil,
+		"a session of nobody": o.asks.Token[:len(o.asks.Token)-1]} {
+		q := o.claim(1)
+		q.Token = token
+		if _, err := o.OpenFile(t.Context(), q); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	other := o.claim(1)
 	other.Wrapped = append([]byte{1}, other.Wrapped...)
@@ -202,62 +251,4 @@ func TestThreat78ManyUnrecordedKeysAreCounted(t *testing.T) {
 	o.records(reader, first.Claim.Sum())
 	o.records(reader, last.Claim.Sum())
 	o.says(most+1, most+1, most)
-}
-
-// Threat 79: a key comes through the channel of a client sealed for that client, and the service sees none.
-func TestThreat79KeysComeThroughChannels(t *testing.T) { onEachWay(t, keysComeThroughChannels) }
-
-func keysComeThroughChannels(t *testing.T, w way) {
-	o := openingWith(t, w)
-	kept, err := o.Keep(t.Context(), vaultwire.Keep{Rows: o.rows})
-	must(t, err)
-	at := slices.IndexFunc(kept.Keys, func(k vaultwire.Key) bool { return k.Purpose == vaultwire.PurposeUploads })
-	public, err := format.NewVaultPublic(kept.Keys[at].Public)
-	must(t, err)
-	to := format.ChannelFor{Service: "svc.testnet", Account: "reader", Epoch: 1}
-	encapsulated, client, err := public.NewChannel(to)
-	must(t, err)
-	id := sha256.Sum256(encapsulated)
-	for n := range int64(2) { // once opened, a channel is kept
-		q := o.claim(n + 1)
-		q.Channel = &vaultwire.Channel{For: to, ID: id[:]}
-		if n == 0 {
-			q.Channel.Encapsulated = encapsulated
-		}
-		a, err := o.OpenFile(t.Context(), q)
-		must(t, err)
-		key, err := client.Open("g", "bafy1", a.Sealed)
-		if err != nil || a.Key != nil || !bytes.Equal(key.Bytes(), bytes.Repeat([]byte{7}, vaultwire.KeyBytes)) {
-			t.Errorf("%v: %v", a, err)
-		}
-	}
-	o.says(2, 0, 0)
-	for name, tc := range map[string]struct {
-		change func(*vaultwire.Channel)
-		want   error
-	}{
-		"half a secret": {func(c *vaultwire.Channel) {
-			other := sha256.Sum256(encapsulated[:100])
-			c.ID, c.Encapsulated = other[:], encapsulated[:100]
-		}, vaultwire.ErrSealed},
-		"another secret": {func(c *vaultwire.Channel) { c.ID = make([]byte, 32) }, vaultwire.ErrSealed},
-		"half an id":     {func(c *vaultwire.Channel) { c.ID = id[:16] }, vaultwire.ErrSealed},
-		"an unknown channel": {func(c *vaultwire.Channel) { c.ID, c.Encapsulated = make([]byte, 32), nil },
-			vaultwire.ErrNoChannel},
-		"the next epoch":   {func(c *vaultwire.Channel) { c.For.Epoch = 2 }, vaultwire.ErrUnknownKey},
-		"no epoch":         {func(c *vaultwire.Channel) { c.For.Epoch = 0 }, vaultwire.ErrEpoch},
-		"another's claims": {func(c *vaultwire.Channel) { c.For.Account = "other" }, vaultwire.ErrNoClaim},
-	} {
-		c := vaultwire.Channel{For: to, ID: id[:], Encapsulated: encapsulated}
-		tc.change(&c)
-		q := o.claim(3)
-		q.Channel = &c
-		_, err := o.OpenFile(t.Context(), q)
-		is(t, name, err, tc.want)
-		_, err = o.Check(t.Context(), vaultwire.Check{WrappedKey: q.WrappedKey, Channel: &c})
-		if !errors.Is(tc.want, vaultwire.ErrNoClaim) { // a check has no record
-			is(t, name+", before it is paid", err, tc.want)
-		}
-	}
-	o.says(2, 0, 0)
 }

@@ -53,8 +53,10 @@ type Vault struct {
 	following sync.Mutex // guards log
 	log       vaultwire.Log
 
-	opens    *opens
-	channels *lru.Cache[channelID, *format.Channel]
+	opens       *opens
+	sessions    *lru.Cache[[sha256.Size]byte, session]   // by the hash of their token
+	comparing   sync.Mutex                               // guards a comparison with credentials
+	credentials *lru.Cache[string, vaultwire.Credential] // the newest of an account
 }
 
 // New reads the master key. next is that of another one, which may be brought in; zero = none. measurement is what the
@@ -75,13 +77,18 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 	if err != nil {
 		return nil, err
 	}
-	channels, err := lru.New[channelID, *format.Channel](maxChannels)
+	sessions, err := lru.New[[sha256.Size]byte, session](maxSessions)
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := lru.New[string, vaultwire.Credential](maxCredentials)
 	if err != nil {
 		return nil, err
 	}
 	return &Vault{source: source, other: next, measurement: measurement, now: now, hold: hold, master: master,
 		inUse: map[string]int64{}, secrets: map[int64]*format.VaultSecret{},
-		signers: map[int64]ed25519.PrivateKey{}, opens: opens, channels: channels}, nil
+		signers: map[int64]ed25519.PrivateKey{}, opens: opens, sessions: sessions,
+		credentials: credentials}, nil
 }
 
 // AllowLegacy has the vault give the keys of groups that files from before this service are sealed with: they open all
@@ -167,8 +174,10 @@ func (v *Vault) Check(_ context.Context, q vaultwire.Check) (a vaultwire.Checked
 		return a, fmt.Errorf("check %d bytes of keys: want %d each, at most %d", len(q.Parts), each,
 			vaultwire.MaxParts)
 	}
-	if _, err := v.channelOf(q.Channel); err != nil {
-		return a, err
+	if q.Token != nil {
+		if _, err := v.sessionOf(q.Token); err != nil {
+			return a, err
+		}
 	}
 	raw, _, err := v.unwrap(q.WrappedKey)
 	if err != nil {

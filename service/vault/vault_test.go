@@ -94,16 +94,18 @@ func wrap(t *testing.T, w way) {
 	v, rows, from := started(t, w, time.Now)
 	b := vaultwire.Binding{Group: "g", Ref: "bafy1", Version: 1}
 	key := bytes.Repeat([]byte{7}, vaultwire.KeyBytes)
+	token := accountOf(t, v, "reader", time.Now).signsIn()
 	wrapped, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Key: key})
 	must(t, err)
-	opened, err := v.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}))
+	opened, err := v.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}, token))
 	if err != nil || !bytes.Equal(opened.Key, key) {
 		t.Errorf("%v, %v", opened, err)
 	}
 	for _, other := range []vaultwire.Binding{{Group: "h", Ref: b.Ref, Version: 1},
 		{Group: "g", Ref: "bafy2", Version: 1},
 		{Group: "g", Ref: b.Ref, Version: 2}, {Group: "gb", Ref: "afy1", Version: 1}} {
-		_, err := v.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: other, Wrapped: wrapped.Wrapped}))
+		_, err := v.OpenFile(t.Context(),
+			claimed(vaultwire.WrappedKey{Binding: other, Wrapped: wrapped.Wrapped}, token))
 		is(t, "another owner", err, vaultwire.ErrNotOpened)
 	}
 	_, err = v.Wrap(t.Context(), vaultwire.Wrap{Root: 2, Binding: b, Key: key})
@@ -117,7 +119,8 @@ func wrap(t *testing.T, w way) {
 	second := w(t, inside)
 	_, err = second.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
-	again, err := second.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}))
+	again, err := second.OpenFile(t.Context(),
+		claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}, token))
 	if err != nil || !bytes.Equal(again.Key, key) {
 		t.Errorf("after a restart: %v", err)
 	}
@@ -224,7 +227,8 @@ func threat33TheVaultGivesOutNoRoot(t *testing.T, w way) {
 	must(t, err)
 	for _, secret := range []any{v, archive, vaultwire.Wrap{Key: master[:]}, vaultwire.Kept{Tickets: master[:]},
 		vaultwire.Opened{Key: master[:]}, vaultwire.Text{Text: master[:]},
-		vaultwire.OpenToken{Token: master[:]}} {
+		vaultwire.OpenToken{Token: master[:]}, vaultwire.IssueToken{Key: master[:]},
+		vaultwire.Claims{Request: master[:]}, vaultwire.OpenFile{Token: master[:]}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
 			if text := fmt.Sprintf(verb, secret); !strings.Contains(text, "redacted") ||
 				strings.Contains(text, fmt.Sprint(master[:])) || strings.Contains(text, hex.EncodeToString(master[:])) {
@@ -245,13 +249,11 @@ func TestTokens(t *testing.T) { onEachWay(t, tokens) }
 func tokens(t *testing.T, w way) {
 	now := time.Now()
 	v, _, _ := started(t, w, func() time.Time { return now })
-	c := vaultwire.Claims{Account: "alice", Generation: 3, Address: "http://s", Issued: now,
-		Expires: now.Add(time.Hour)}
-	made, err := v.IssueToken(t.Context(), c)
-	must(t, err)
-	token := made.Text
+	alice := accountOf(t, v, "alice", func() time.Time { return now })
+	token, expires := alice.signsIn(), now.Add(time.Hour)
 	got, err := v.OpenToken(t.Context(), vaultwire.OpenToken{Token: token, Address: "http://s"})
-	if err != nil || got.Account != "alice" || got.Generation != 3 || got.Expires.Unix() != c.Expires.Unix() {
+	if err != nil || got.Account != "alice" || got.Generation != 3 || got.Expires.Unix() != expires.Unix() ||
+		got.Page != "" || got.Request != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	refused := func(token vaultwire.Secret, address string, audience bool) {
@@ -266,8 +268,9 @@ func tokens(t *testing.T, w way) {
 	refused(token[:len(token)-1], "http://s", false)
 	now = now.Add(2 * time.Hour)
 	refused(token, "http://s", false)
-	c.Expires = c.Issued.Add(vaultwire.MaxTokenLifetime + time.Second)
-	if _, err := v.IssueToken(t.Context(), c); err == nil {
+	q := alice.asks()
+	q.Key, q.Expires = alice.key, q.Issued.Add(vaultwire.MaxTokenLifetime+time.Second)
+	if _, err := v.IssueToken(t.Context(), q); err == nil {
 		t.Error("a token for more than a day was issued")
 	}
 }
@@ -393,7 +396,7 @@ func noOtherWay(t *testing.T, w way) {
 	_, err = v.OpenList(t.Context(), vaultwire.OpenList{Group: "g", Wrapped: file})
 	is(t, "the key of a file as a list key", err, vaultwire.ErrNotOpened)
 	asFile := vaultwire.WrappedKey{Binding: vaultwire.ListBinding("g"), Wrapped: list}
-	_, err = v.OpenFile(t.Context(), claimed(asFile))
+	_, err = v.OpenFile(t.Context(), claimed(asFile, nil))
 	is(t, "a list key as that of a file", err, vaultwire.ErrNotOpened)
 	_, err = v.Legacy(t.Context(), vaultwire.Binding{Group: "g", Version: 1})
 	is(t, "the key of all files from before this service", err, vaultwire.ErrNoLegacy)

@@ -8,10 +8,14 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
@@ -109,4 +113,40 @@ func Derived(from vaultwire.Source, purpose string) ([]byte, error) {
 		return nil, err
 	}
 	return hkdf.Key(sha256.New, master[:], nil, "svc-derived-1 "+purpose, vaultwire.KeyBytes)
+}
+
+// Session is the sealed session of a token, which only the vault reads; nil = it has none.
+func Session(ctx context.Context, s *store.Store, from vaultwire.Source, token string) (*format.Session, error) {
+	var claims struct {
+		Account string `json:"account_id"`
+		Cnf     *struct {
+			Sealed []byte `json:"svc_sealed"`
+		} `json:"cnf"`
+	}
+	parts := strings.Split(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(parts[min(1, len(parts)-1)])
+	if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Cnf == nil {
+		return nil, nil
+	}
+	tokens, err := Secret(ctx, s, from, vaultwire.PurposeTokens)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hkdf.Key(sha256.New, tokens, nil, "svc-confirmation-1", vaultwire.KeyBytes)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := aead.Open(nil, nil, claims.Cnf.Sealed, []byte(claims.Account))
+	if err != nil {
+		return nil, err
+	}
+	return format.SessionOf(secret)
 }

@@ -42,8 +42,23 @@ func (c *Client) OpenPage(ctx context.Context, q Text) (Text, error) {
 	return call[Text](ctx, c, "open-page", q)
 }
 
+// MakeKey implements [Vault].
+func (c *Client) MakeKey(ctx context.Context, q MakeKey) (MadeKey, error) {
+	return call[MadeKey](ctx, c, "make-key", q)
+}
+
+// TakeKey implements [Vault].
+func (c *Client) TakeKey(ctx context.Context, q TakeKey) (Opened, error) {
+	return call[Opened](ctx, c, "take-key", q)
+}
+
+// SealOnly implements [Vault].
+func (c *Client) SealOnly(ctx context.Context, q SealOnly) (MadeKey, error) {
+	return call[MadeKey](ctx, c, "seal-only", q)
+}
+
 // IssueToken implements [Vault].
-func (c *Client) IssueToken(ctx context.Context, q Claims) (Text, error) {
+func (c *Client) IssueToken(ctx context.Context, q IssueToken) (Text, error) {
 	return call[Text](ctx, c, "issue-token", q)
 }
 

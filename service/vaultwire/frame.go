@@ -81,7 +81,8 @@ func kinds() map[string]error {
 	return map[string]error{"other-master": ErrOtherMaster, "no-keys": ErrNoKeys, "epoch": ErrEpoch,
 		"unknown-key": ErrUnknownKey, "not-opened": ErrNotOpened, "held": ErrHeld, "sealed": ErrSealed,
 		"no-legacy": ErrNoLegacy, "no-text": ErrNoText, "not-following": ErrNotFollowing,
-		"no-claim": ErrNoClaim, "no-channel": ErrNoChannel, "other-keys": ErrOtherKeys,
+		"no-claim": ErrNoClaim, "credential": ErrCredential,
+		"wrong-key": ErrWrongKey, "sealed-only": ErrSealedOnly, "other-keys": ErrOtherKeys,
 		"no-next": ErrNoNext, "full": syscall.ENOSPC}
 }
 

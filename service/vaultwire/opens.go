@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
@@ -15,19 +14,13 @@ type (
 		WrappedKey
 		// Claim is the record of the retrieval, which is committed. It opens a key once.
 		Claim chain.Record
-		// Channel has the key come sealed for the client of the account of Claim; nil = in the clear.
-		Channel *Channel
-	}
-	// Channel is a way of keys to a client, see [format.Channel].
-	Channel struct {
-		For          format.ChannelFor
-		ID           []byte // SHA-256 of Encapsulated
-		Encapsulated []byte // nil = the vault knows it
+		// Token is that of the session of the account of Claim.
+		Token Secret
 	}
 	// OpenedFile is the key of a file.
 	OpenedFile struct {
 		Key    Secret // in the clear; nil = it is sealed
-		Sealed []byte // for the client, of [format.ChannelKeyBytes]
+		Sealed []byte // for the client, of format.SessionKeyBytes
 	}
 )
 
@@ -40,8 +33,6 @@ func (q OpenFile) Check() error {
 		return fmt.Errorf("a record of kind %q in the chain %q: %w", c.Kind, c.Chain, ErrNoClaim)
 	case c.Group != q.Binding.Group || c.Ref != q.Binding.Ref:
 		return fmt.Errorf("a record of another file: %w", ErrNoClaim)
-	case q.Channel != nil && q.Channel.For.Account != c.Account:
-		return fmt.Errorf("a channel of another account: %w", ErrNoClaim)
 	}
 	return nil
 }

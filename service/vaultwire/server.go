@@ -57,6 +57,7 @@ func operations() map[string]operation {
 	return map[string]operation{"keep": of(Vault.Keep), "make": of(Vault.Make), "forget": of(Vault.Forget),
 		"sign": of(Vault.Sign), "extend": of(Vault.Extend), "newest-tree": of(Vault.NewestTree),
 		"seal-page": of(Vault.SealPage), "open-page": of(Vault.OpenPage),
+		"make-key": of(Vault.MakeKey), "take-key": of(Vault.TakeKey), "seal-only": of(Vault.SealOnly),
 		"issue-token": of(Vault.IssueToken), "open-token": of(Vault.OpenToken), "wrap": of(Vault.Wrap),
 		"open-file": of(Vault.OpenFile), "open-list": of(Vault.OpenList), "check": of(Vault.Check),
 		"rewrap": of(Vault.Rewrap), "open-sealed": of(Vault.OpenSealed),
@@ -65,7 +66,7 @@ func operations() map[string]operation {
 }
 
 // protocol is the version of what service and vault say to each other. Both come from one release.
-const protocol = 6
+const protocol = 7
 
 // hello is the first frame of each connection, from the vault.
 type hello struct {

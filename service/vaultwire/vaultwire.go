@@ -65,6 +65,14 @@ func wipe(v any) {
 		clear(v.Text)
 	case OpenToken:
 		clear(v.Token)
+	case IssueToken:
+		clear(v.Key)
+	case Claims:
+		clear(v.Request)
+	case OpenFile:
+		clear(v.Token)
+	case Check:
+		clear(v.Token)
 	}
 }
 
@@ -82,11 +90,14 @@ const (
 
 	PurposeFiles  = "file keys" // the root of the groups' keys
 	PurposeLegacy = "legacy files"
+
+	PurposeCredentials = "credentials" // what the database has of API keys is the vault's word
 )
 
 // Purposes lists them.
 func Purposes() []string {
-	return []string{PurposeLog, PurposeTokens, PurposeTickets, PurposePage, PurposeUploads, PurposeFiles, PurposeLegacy}
+	return []string{PurposeLog, PurposeTokens, PurposeTickets, PurposePage, PurposeUploads, PurposeFiles, PurposeLegacy,
+		PurposeCredentials}
 }
 
 // EpochLife is how long keys that were sealed to an epoch are opened after another one began; then its key is
@@ -118,8 +129,12 @@ var (
 	ErrNotFollowing = errors.New("the tree does not follow from the newest one of the vault")
 	// ErrNoClaim means that the key of a file was asked for without the record of its retrieval, or for one once more.
 	ErrNoClaim = errors.New("the key of a file is given out for the record of its retrieval alone, and once")
-	// ErrNoChannel means that the vault does not know a channel, or not any more.
-	ErrNoChannel = errors.New("the vault does not know this channel")
+	// ErrCredential means that the vault did not make a credential, or made a later one.
+	ErrCredential = errors.New("the API key in the database is not the one that the vault made last")
+	// ErrWrongKey means that an account has another API key, or none.
+	ErrWrongKey = errors.New("the account has another API key")
+	// ErrSealedOnly means that the API key of an account is taken sealed alone.
+	ErrSealedOnly = errors.New("the API key of this account is taken sealed alone")
 	// ErrSealed means that a sealed key does not open.
 	ErrSealed = errors.New("the sealed key does not open")
 )
@@ -147,21 +162,30 @@ type Vault interface {
 	// SealPage and OpenPage keep the state of a sign-in at an identity provider in a cookie: AES-256-GCM.
 	SealPage(context.Context, Text) (Text, error)
 	OpenPage(context.Context, Text) (Text, error)
-	// IssueToken makes a session token, OpenToken reads one.
-	IssueToken(context.Context, Claims) (Text, error)
+
+	// MakeKey makes an API key. TakeKey gives it, once the record of it is committed. Errors: [ErrNoClaim], [ErrHeld].
+	MakeKey(context.Context, MakeKey) (MadeKey, error)
+	TakeKey(context.Context, TakeKey) (Opened, error)
+	// SealOnly makes a credential of the same API key, which is taken sealed alone. Errors: [ErrCredential].
+	SealOnly(context.Context, SealOnly) (MadeKey, error)
+	// IssueToken makes a session token, for the API key of an account, or for the record of a sign-in at the account
+	// page. Errors: [ErrCredential], [ErrWrongKey], [ErrSealedOnly], [ErrNoClaim], and for an opening [ErrEpoch],
+	// [ErrUnknownKey], [ErrSealed].
+	IssueToken(context.Context, IssueToken) (Text, error)
+	// OpenToken reads a token. Errors: [TokenError].
 	OpenToken(context.Context, OpenToken) (Claims, error)
 
 	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld], and [ErrNotOpened] for a held key in
 	// another place than that of a file.
 	Wrap(context.Context, Wrap) (Wrapped, error)
 	// OpenFile opens the key of a file, for who retrieves it, and counts it: a checkpoint says how many keys were given
-	// out without a record in the log, and how many in the clear. Errors: [ErrNotOpened], [ErrNoClaim], and those of a
-	// channel: [ErrEpoch], [ErrUnknownKey], [ErrNoChannel], [ErrSealed].
+	// out without a record in the log, and how many in the clear. It comes sealed for a sealed session. Errors:
+	// [ErrNotOpened], [ErrNoClaim], [TokenError].
 	OpenFile(context.Context, OpenFile) (OpenedFile, error)
 	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
 	OpenList(context.Context, OpenList) (Opened, error)
-	// Check checks the key of a file, and the channel that it is to come through, and does not give it out. Errors:
-	// [ErrNotOpened], and those of a channel.
+	// Check checks the key of a file, and the session, and does not give the key out. Errors: [ErrNotOpened],
+	// [TokenError].
 	Check(context.Context, Check) (Checked, error)
 	// Rewrap wraps keys by another root.
 	Rewrap(context.Context, Rewrap) (Rewrapped, error)
@@ -245,36 +269,6 @@ type (
 // MaxParts bounds the parts of one [Check]: their keys fit into a frame.
 const MaxParts = 4096
 
-// MaxTokenLifetime is the life of a session token (specification 2.5).
-const MaxTokenLifetime = 24 * time.Hour
-
-// TokenLeeway is how much the clocks of two processes may differ in a token.
-const TokenLeeway = 30 * time.Second
-
-// Claims are those of a session token (specification 2.5).
-type Claims struct {
-	Account    string
-	Generation int64  // of the API key that the token was made with
-	Address    string // of the service: issuer and audience
-	Issued     time.Time
-	Expires    time.Time
-	Undated    bool // it may not be remembered: it has a time before which it is not good
-}
-
-// OpenToken asks for the claims of a token.
-type OpenToken struct {
-	Token   Secret
-	Address string
-}
-
-// TokenError says why a token is refused.
-type TokenError struct {
-	Audience bool // it was made for another service
-	Text     string
-}
-
-func (e *TokenError) Error() string { return e.Text }
-
 // Binding is the owner of a wrapped key; the key cannot be unwrapped for another.
 type Binding struct {
 	Group   string
@@ -318,9 +312,9 @@ type (
 	// Check is the key of a file, and what it is to open.
 	Check struct {
 		WrappedKey
-		KeyCheck []byte   // of the metadata, see [format.KeyCheck]; nil = it is not asked
-		Channel  *Channel // that it is to come through; nil = none
-		Parts    []byte   // wrapped keys of at most [MaxParts] parts, each of [format.WrappedKeyBytes]
+		Token    Secret // of the session in which it is to be opened; nil = none
+		KeyCheck []byte // of the metadata, see [format.KeyCheck]; nil = it is not asked
+		Parts    []byte // wrapped keys of at most [MaxParts] parts, each of [format.WrappedKeyBytes]
 	}
 	// Checked says what is wrong with a key that opens.
 	Checked struct {

@@ -16,10 +16,13 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/sequencer"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
+	"github.com/svcfs/svcfs/service/vaulttest"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // world is a service without prices, as far as watch sees it.
@@ -43,9 +46,19 @@ func newWorld(t testing.TB, database string) *world {
 	}}
 	w.store = w.process()
 	w.ledger = ledger.New(ledger.Fees{}, ledger.Bounds{}, time.Now)
-	w.users = auth.NewAccounts(w.store, w.ledger, "svc.testnet", nil)
+	w.users = auth.NewAccounts(w.store, w.ledger, w.keys(dir), "svc.testnet", nil)
 	w.groups = groups.New(w.store, w.ledger, w.users, 0)
 	return w
+}
+
+// keys are those of a vault of its own.
+func (w *world) keys(dir string) *keys.Keys {
+	w.t.Helper()
+	k, err := vaulttest.Open(context.Background(), w.store, vaultwire.InDirectory(dir))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return k
 }
 
 // process opens the database once more. The reads of the first one are counted.

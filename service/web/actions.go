@@ -12,6 +12,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -56,16 +57,16 @@ func operations() []string {
 }
 
 // operation answers an operation of the table. Unlike a program, the page is held to the fields of its requests.
-func (p *page) operation(op string) Transfer {
+func (p *page) operation(op string) http.HandlerFunc {
 	answer := p.api.Operations[op]
-	return func(w http.ResponseWriter, r *http.Request, account string) error {
-		return answer(w, r, account, func(request any) error {
+	return p.bySession(func(w http.ResponseWriter, r *http.Request, by *auth.Session) error {
+		return answer(w, r, by, func(request any) error {
 			if err := p.api.Hold(r, requestMemory); err != nil {
 				return err
 			}
 			return decode(r, request)
 		})
-	}
+	})
 }
 
 // newKey makes the account's API key, or replaces the key when the request says so. Only
@@ -85,7 +86,11 @@ func (p *page) newKey(r *http.Request, account string) (any, error) {
 		return nil, fault.New(wire.CodeConflict,
 			"the account has a key already: it cannot be shown again, only rotated")
 	}
-	session, _ := p.secretOf(r, cookieName)
+	token, _ := p.secretOf(r, cookieName)
+	session, err := p.Tokens.PageOf(r.Context(), token)
+	if err != nil {
+		return nil, err
+	}
 	_, key, err := p.Accounts.Rotate(r.Context(), account, session)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func TestLedgerIsFiltered(t *testing.T) {
 	}
 	b.fits("ledger")
 	b.click("Show older records")
-	rows("45")
+	rows("46")
 	b.await("document.activeElement.tagName === 'TH'")
 	set := func(id, value string) {
 		t.Helper()

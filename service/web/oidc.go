@@ -218,7 +218,7 @@ func (p *page) finishOIDC(w http.ResponseWriter, r *http.Request) {
 		p.notSignedIn(w, r, err, command)
 		return
 	}
-	session, err := p.Accounts.BeginSession(ctx, account)
+	session, err := p.Tokens.SignedInAt(ctx, account)
 	if err == nil {
 		err = p.begin(w, r, account, session)
 	}
@@ -338,7 +338,7 @@ var noticePage = template.Must(template.New("notice").Parse(`<!doctype html>
 // notSignedIn is the page of a sign-in that failed.
 func (p *page) notSignedIn(w http.ResponseWriter, r *http.Request, err error, command string) {
 	e := fault.Of(err)
-	p.Accounts.ProviderFailed(r.Context(), e.Code)
+	p.Tokens.ProviderFailed(r.Context(), e.Code)
 	if e.Err != nil {
 		p.Logger.Warn("not signed in", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
 	}

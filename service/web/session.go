@@ -104,17 +104,17 @@ func (p *page) secretOf(r *http.Request, name string) (string, bool) {
 	return sent[0].Value, true
 }
 
-// caller returns the account that is signed in.
-func (p *page) caller(r *http.Request) (string, error) {
-	secret, ok := p.secretOf(r, cookieName)
+// caller returns the session of an account that is signed in.
+func (p *page) caller(r *http.Request) (*auth.Session, error) {
+	token, ok := p.secretOf(r, cookieName)
 	if !ok {
-		return "", fault.New(wire.CodeAuthRequired, "not signed in: open a sign-in link")
+		return nil, fault.New(wire.CodeAuthRequired, "not signed in: open a sign-in link")
 	}
-	account, err := p.Accounts.Session(r.Context(), secret)
-	if err != nil {
-		return "", err
+	by, err := p.Tokens.Page(r.Context(), token)
+	if err == nil {
+		err = p.admit(r, by.Account)
 	}
-	return account, p.admit(r, account)
+	return by, err
 }
 
 // signIn exchanges a one-time link for a session. The link's secret came in the
@@ -127,7 +127,7 @@ func (p *page) signIn(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := decode(r, &req); err != nil {
 		return nil, err
 	}
-	account, session, err := p.Accounts.UseLink(r.Context(), req.Link)
+	account, session, err := p.Tokens.UseLink(r.Context(), req.Link)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (p *page) signIn(w http.ResponseWriter, r *http.Request) (any, error) {
 // begin replaces the browser's session, if it had one.
 func (p *page) begin(w http.ResponseWriter, r *http.Request, account string, session auth.Secret) error {
 	if old, ok := p.secretOf(r, cookieName); ok {
-		if err := p.Accounts.EndSession(r.Context(), old); err != nil {
+		if err := p.Tokens.EndPage(r.Context(), old); err != nil {
 			return err
 		}
 	}
@@ -148,17 +148,17 @@ func (p *page) begin(w http.ResponseWriter, r *http.Request, account string, ses
 func (p *page) signOut(w http.ResponseWriter, r *http.Request) (any, error) {
 	http.SetCookie(w, p.cookie(r, cookieName, "", -1))
 	if secret, ok := p.secretOf(r, cookieName); ok {
-		return struct{}{}, p.Accounts.EndSession(r.Context(), secret)
+		return struct{}{}, p.Tokens.EndPage(r.Context(), secret)
 	}
 	return struct{}{}, nil
 }
 
 // session answers the signed-in account, or an empty one.
 func (p *page) session(_ http.ResponseWriter, r *http.Request) (any, error) {
-	account, err := p.caller(r)
+	by, err := p.caller(r)
 	switch {
 	case err == nil:
-		return p.describe(r, account)
+		return p.describe(r, by.Account)
 	case fault.Of(err).Code == wire.CodeAuthRequired:
 		return sessionView{OIDC: p.providerName(), NowMS: p.Ledger.Now().UnixMilli()}, nil
 	}

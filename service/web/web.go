@@ -65,6 +65,7 @@ type Deps struct {
 	LogKey func(context.Context) (string, error) // verifier key of the log
 	OIDC   OIDC
 	Keys   *keys.Keys
+	Tokens *auth.Tokens
 	Logger *slog.Logger
 }
 
@@ -78,8 +79,8 @@ type Admit func(r *http.Request, account string) error
 // Transfer answers a request of an account, or returns why it is refused.
 type Transfer func(w http.ResponseWriter, r *http.Request, account string) error
 
-// Operation is a Transfer whose request read decodes.
-type Operation func(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error
+// Operation answers a request of a session, which read decodes.
+type Operation func(w http.ResponseWriter, r *http.Request, by *auth.Session, read func(request any) error) error
 
 // API is what the page shares with programs, which sign in otherwise: the same answers, with the same checks.
 type API struct {
@@ -140,7 +141,7 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 		mux.HandleFunc("GET "+pathAPI+"/"+path, p.signedIn(read))
 	}
 	for _, op := range operations() {
-		mux.HandleFunc("POST "+pathAPI+wire.PathTools+op, p.change(p.transfer(p.operation(op))))
+		mux.HandleFunc("POST "+pathAPI+wire.PathTools+op, p.change(p.operation(op)))
 	}
 	for path, read := range p.api.Reads {
 		mux.HandleFunc("GET "+pathAPI+path, p.transfer(read))
@@ -192,14 +193,14 @@ type action func(r *http.Request, account string) (any, error)
 // signedIn runs an action for the account of the session cookie.
 func (p *page) signedIn(do action) http.HandlerFunc {
 	return p.answering(func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		account, err := p.caller(r)
+		by, err := p.caller(r)
 		if err != nil {
 			return nil, err
 		}
 		if err := p.api.Hold(r, answerMemory); err != nil {
 			return nil, err
 		}
-		return do(r, account)
+		return do(r, by.Account)
 	})
 }
 
@@ -222,10 +223,17 @@ func (p *page) answering(do func(w http.ResponseWriter, r *http.Request) (any, e
 
 // transfer answers requests of the account of the session cookie as do does.
 func (p *page) transfer(do Transfer) http.HandlerFunc {
+	return p.bySession(func(w http.ResponseWriter, r *http.Request, by *auth.Session) error {
+		return do(w, r, by.Account)
+	})
+}
+
+// bySession answers requests of the session cookie as do does.
+func (p *page) bySession(do func(http.ResponseWriter, *http.Request, *auth.Session) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		account, err := p.caller(r)
+		by, err := p.caller(r)
 		if err == nil {
-			err = do(w, r, account)
+			err = do(w, r, by)
 		}
 		if err != nil {
 			p.refuse(w, r, err)

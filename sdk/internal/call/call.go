@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // Config says for whom a [Caller] calls which service.
@@ -14,7 +15,10 @@ type Config struct {
 	Account string
 	Key     locked.Secret
 	// NewKey returns the API key that the account has now; nil = Key never changes.
-	NewKey    func(context.Context) (locked.Secret, error)
+	NewKey func(context.Context) (locked.Secret, error)
+	// Begin begins a session with an API key that the service does not see; again means that the service does not open
+	// the last one. It returns nil where the service takes keys in the clear. nil = always.
+	Begin     func(ctx context.Context, key locked.Secret, again bool) (*Begun, error)
 	AuthURL   string // server that exchanges an API key for a session token
 	URL       string // server of the operations, which gets the token
 	Timeout   time.Duration
@@ -22,6 +26,12 @@ type Config struct {
 	Transport http.RoundTripper // nil = one of the caller's own
 	// ReadError reads an answer that is not 2xx.
 	ReadError func(resp *http.Response, body []byte) *Refusal
+}
+
+// Begun is a session that begins.
+type Begun struct {
+	Opening    wire.Opening
+	RequestKey []byte // proves who sends a request, see [wire.HeaderProof]
 }
 
 // Caller sends the requests of one account to one service. It is safe for concurrent use.
@@ -104,7 +114,7 @@ type Body struct {
 func (c *Caller) Do(ctx context.Context, call Call) error {
 	return c.Repeat(ctx, call.Kind, func(ctx context.Context) error {
 		if call.URL != "" {
-			return c.exchange(ctx, &call, call.URL, nil)
+			return c.exchange(ctx, &call, call.URL, grant{})
 		}
 		return c.authorized(ctx, &call)
 	})
@@ -117,15 +127,15 @@ func (c *Caller) authorized(ctx context.Context, call *Call) error {
 	if err != nil {
 		return err
 	}
-	token, err := c.tokens.get(ctx, locked.Secret{})
+	granted, err := c.tokens.get(ctx, locked.Secret{})
 	if err != nil {
 		return err
 	}
-	if err = c.exchange(ctx, call, address, c.bearer(token)); !isTokenRefused(err) {
+	if err = c.exchange(ctx, call, address, granted); !isTokenRefused(err) {
 		return err
 	}
-	if token, err = c.tokens.get(ctx, token); err != nil {
+	if granted, err = c.tokens.get(ctx, granted.token); err != nil {
 		return err
 	}
-	return c.exchange(ctx, call, address, c.bearer(token))
+	return c.exchange(ctx, call, address, granted)
 }

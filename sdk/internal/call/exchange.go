@@ -4,18 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -73,12 +74,24 @@ func FitsHeader(s string) bool {
 	return len(s) <= maxHeaderValue && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
-func (c *Caller) bearer(token locked.Secret) http.Header {
-	h := http.Header{}
-	h.Set("Authorization", "Bearer "+token.Reveal())
-	h.Set(wire.HeaderAccountID, c.cfg.Account)
-	h.Set(wire.HeaderWalletID, c.cfg.Account)
-	return h
+// authorize has a request be sent for the account. body is nil if it is read while it is sent.
+func (c *Caller) authorize(req *http.Request, g grant, body []byte) {
+	req.Header.Set("Authorization", "Bearer "+g.token.Reveal())
+	req.Header.Set(wire.HeaderAccountID, c.cfg.Account)
+	req.Header.Set(wire.HeaderWalletID, c.cfg.Account)
+	if g.requestKey == nil {
+		return
+	}
+	proven := wire.ProvenRequest{Method: req.Method, Target: req.URL.RequestURI(), Token: g.token.Reveal(),
+		Time: g.issued.Add(time.Since(g.at)).Unix()}
+	if base, err := url.Parse(c.cfg.URL); err == nil { // which a proxy may take off
+		proven.Target = strings.TrimPrefix(proven.Target, strings.TrimRight(base.EscapedPath(), "/"))
+	}
+	if req.Body == nil || body != nil {
+		sum := sha256.Sum256(body)
+		proven.Body = &sum
+	}
+	req.Header.Set(wire.HeaderProof, proven.Prove(g.requestKey))
 }
 
 // onService returns the address of a path that the service named. It refuses anything but a
@@ -96,7 +109,7 @@ func notOnService(path string) error {
 }
 
 // exchange sends one request, and has its answer read.
-func (c *Caller) exchange(ctx context.Context, call *Call, address string, header http.Header) error {
+func (c *Caller) exchange(ctx context.Context, call *Call, address string, as grant) error {
 	life, end := ctx, func() {}
 	if call.Keep {
 		var cancel context.CancelCauseFunc
@@ -108,7 +121,7 @@ func (c *Caller) exchange(ctx context.Context, call *Call, address string, heade
 	stop := func() { unpace(); end() }
 	memory := lease{pace: pace}
 	defer memory.end()
-	req, err := newRequest(life, call, address, header, &memory)
+	req, err := c.newRequest(life, call, address, as, &memory)
 	var resp *http.Response
 	if err == nil {
 		c.limitRequest(req, call.Body != nil)
@@ -172,12 +185,13 @@ func (c *Caller) waitFor(call *Call) time.Duration {
 }
 
 // newRequest makes the request of a call. Its body is read while the lease lasts.
-func newRequest(ctx context.Context, call *Call, address string, header http.Header, memory *lease) (*http.Request,
-	error) {
+func (c *Caller) newRequest(ctx context.Context, call *Call, address string, as grant,
+	memory *lease) (*http.Request, error) {
 	var document io.Reader
+	var raw []byte
 	if call.Request != nil {
-		raw, err := json.Marshal(call.Request)
-		if err != nil {
+		var err error
+		if raw, err = json.Marshal(call.Request); err != nil {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
 		document = bytes.NewReader(raw)
@@ -189,11 +203,7 @@ func newRequest(ctx context.Context, call *Call, address string, header http.Hea
 	if err != nil {
 		return nil, notOnService(call.Path)
 	}
-	for _, more := range []http.Header{header, call.Header} {
-		for k, v := range more {
-			req.Header[k] = v
-		}
-	}
+	maps.Copy(req.Header, call.Header)
 	if document != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -203,6 +213,9 @@ func newRequest(ctx context.Context, call *Call, address string, header http.Hea
 		req.Body, req.ContentLength = open(), b.Length
 		req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 		req.Header.Set("Content-Type", cmp.Or(b.Type, "application/octet-stream"))
+	}
+	if !as.token.IsZero() {
+		c.authorize(req, as, raw)
 	}
 	return req, nil
 }

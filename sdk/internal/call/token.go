@@ -30,14 +30,22 @@ const (
 	longestLifetime  = 365 * 24 * time.Hour
 )
 
+// grant is a session token, and what proves that a request is of its session.
+type grant struct {
+	token      locked.Secret
+	requestKey []byte    // nil = a request needs no proof
+	issued     time.Time // the token, by the clock of the service
+	at         time.Time // when it came
+}
+
 // tokenSource keeps a session token until shortly before its expiry. It fetches a new token
 // once for all callers that wait.
 type tokenSource struct {
 	c         *Caller
 	refreshes singleflight.Group
 
-	mu        sync.Mutex
-	token     locked.Secret
+	mu sync.Mutex
+	grant
 	old       locked.Secret // the previous token, which calls in progress may still carry
 	refreshAt time.Time
 	key       locked.Secret // the API key
@@ -48,62 +56,62 @@ type tokenSource struct {
 // get returns a token that does not expire soon. stale, unless zero, is a token that the
 // service refused: get replaces it even if it looks valid. A refresh continues when the
 // caller that started it gives up.
-func (s *tokenSource) get(ctx context.Context, stale locked.Secret) (locked.Secret, error) {
-	if token, good := s.kept(stale); good {
-		return token, nil
+func (s *tokenSource) get(ctx context.Context, stale locked.Secret) (grant, error) {
+	if g, good := s.kept(stale); good {
+		return g, nil
 	}
 	renewed := s.refreshes.DoChan("", func() (any, error) {
-		if token, good := s.kept(stale); good { // another caller refreshed it just now
-			return token, nil
+		if g, good := s.kept(stale); good { // another caller refreshed it just now
+			return g, nil
 		}
 		return s.refresh(context.WithoutCancel(ctx))
 	})
 	select {
 	case r := <-renewed:
-		token, _ := r.Val.(locked.Secret)
-		return token, r.Err // even if its life is so short that its refresh is due
+		g, _ := r.Val.(grant)
+		return g, r.Err // even if its life is so short that its refresh is due
 	case <-ctx.Done():
-		return locked.Secret{}, Ended(ctx)
+		return grant{}, Ended(ctx)
 	}
 }
 
 // kept returns the kept token, and whether it is still good.
-func (s *tokenSource) kept(stale locked.Secret) (locked.Secret, bool) {
+func (s *tokenSource) kept(stale locked.Secret) (grant, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.token, !s.token.IsZero() && s.token != stale && time.Now().Before(s.refreshAt)
+	return s.grant, !s.token.IsZero() && s.token != stale && time.Now().Before(s.refreshAt)
 }
 
-func (s *tokenSource) refresh(ctx context.Context) (locked.Secret, error) {
+func (s *tokenSource) refresh(ctx context.Context) (grant, error) {
 	ctx, cancel := context.WithTimeout(NotBridging(ctx), s.c.cfg.Timeout)
 	defer cancel()
 	key, refused := s.apiKey()
-	var token locked.Secret
+	var granted grant
 	var life time.Duration
 	var err error
 	if refused == nil {
-		token, life, err = s.fetch(ctx, key)
+		granted, life, err = s.fetch(ctx, key)
 		if isKeyRefused(err) && s.c.cfg.NewKey != nil {
 			refused = s.refuse(err)
 		}
 	}
 	if refused != nil {
-		key, token, life, err = s.fetchAnew(ctx, key, refused)
+		key, granted, life, err = s.fetchAnew(ctx, key, refused)
 	}
 	if err != nil {
-		return locked.Secret{}, err
+		return grant{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.token.IsZero() && s.token.Reveal() != token.Reveal() {
+	if !s.token.IsZero() && s.token.Reveal() != granted.token.Reveal() {
 		s.old = s.token
 	}
 	if key != s.key {
 		s.key, s.oldKey = key, s.key
 	}
 	s.refusal = refusal{}
-	s.token, s.refreshAt = token, time.Now().Add(life-min(refreshMargin, life/5))
-	return token, nil
+	s.grant, s.refreshAt = granted, time.Now().Add(life-min(refreshMargin, life/5))
+	return granted, nil
 }
 
 // apiKey returns the key, and why it is not worth trying now.
@@ -140,11 +148,11 @@ func (s *tokenSource) refuse(err error) error {
 
 // fetchAnew exchanges the key that the account has now for a token, after the service
 // refused the key that the caller has. refused is the error if there is no other key.
-func (s *tokenSource) fetchAnew(ctx context.Context, key locked.Secret, refused error) (taken, token locked.Secret,
-	life time.Duration, err error) {
+func (s *tokenSource) fetchAnew(ctx context.Context, key locked.Secret, refused error) (taken locked.Secret,
+	granted grant, life time.Duration, err error) {
 	other, due := s.askForKey()
 	if !due {
-		return key, locked.Secret{}, 0, refused
+		return key, grant{}, 0, refused
 	}
 	now, why := s.c.cfg.NewKey(ctx)
 	switch {
@@ -156,15 +164,15 @@ func (s *tokenSource) fetchAnew(ctx context.Context, key locked.Secret, refused 
 	default:
 		if now.Reveal() != other.Reveal() {
 			s.noteOther(now) // an answer could repeat it
-			token, life, err = s.fetch(ctx, now)
+			granted, life, err = s.fetch(ctx, now)
 			if !isKeyRefused(err) {
 				s.noteOther(locked.Secret{}) // not refused
-				return now, token, life, err
+				return now, granted, life, err
 			}
 		}
 		why = fmt.Errorf("the key that is there now is not one of %s, or revoked too", s.c.cfg.Account)
 	}
-	return key, locked.Secret{}, 0, s.explain(why)
+	return key, grant{}, 0, s.explain(why)
 }
 
 // askForKey reports whether Config.NewKey is to be asked, and notes that it is. other is a
@@ -208,33 +216,57 @@ func (s *tokenSource) used() []locked.Secret {
 }
 
 // fetch exchanges the API key for a session token (specification 4.1).
-func (s *tokenSource) fetch(ctx context.Context, key locked.Secret) (locked.Secret, time.Duration, error) {
+func (s *tokenSource) fetch(ctx context.Context, key locked.Secret) (g grant, life time.Duration, err error) {
 	if key.IsZero() {
-		return locked.Secret{}, 0, &SignInError{Code: wire.CodeAuthRequired, Refused: true,
-			Err: errors.New("no API key")}
+		return g, 0, &SignInError{Code: wire.CodeAuthRequired, Refused: true, Err: errors.New("no API key")}
 	}
+	var begun *Begun
+	for again := false; ; again = true { // once more where the service does not open the session
+		if s.c.cfg.Begin != nil {
+			if begun, err = s.c.cfg.Begin(ctx, key, again); err != nil {
+				return g, 0, err
+			}
+		}
+		g, life, err = s.exchange(ctx, key, begun)
+		var refused *Refusal
+		if begun == nil || again || !errors.As(err, &refused) || refused.Code != wire.CodeEpoch {
+			return g, life, err
+		}
+	}
+}
+
+// exchange asks for a token with an API key, or with the session that began with it.
+func (s *tokenSource) exchange(ctx context.Context, key locked.Secret, begun *Begun) (g grant, life time.Duration,
+	err error) {
 	var answer struct {
 		Token     string          `json:"token"`
 		AccountID string          `json:"account_id"`
 		ExpiresIn json.RawMessage `json:"expires_in"`
 	}
 	header := http.Header{}
-	header.Set(wire.HeaderAPIKey, key.Reveal())
-	err := s.c.Do(ctx, Call{URL: s.c.cfg.AuthURL + wire.PathSessionToken, Header: header,
+	if begun == nil {
+		header.Set(wire.HeaderAPIKey, key.Reveal())
+	} else {
+		header.Set(wire.HeaderOpening, begun.Opening.String())
+		g.requestKey = begun.RequestKey
+	}
+	err = s.c.Do(ctx, Call{URL: s.c.cfg.AuthURL + wire.PathSessionToken, Header: header,
 		Request: wire.SessionTokenRequest{AccountID: s.c.cfg.Account}, Answer: Document(&answer)})
 	if err != nil {
 		var refused *Refusal
 		bad := errors.As(err, &refused) && refused.BadKey
-		return locked.Secret{}, 0, &SignInError{Refused: bad, Err: s.c.Scrubbed(WithoutURL(err))}
+		return grant{}, 0, &SignInError{Refused: bad, Err: s.c.Scrubbed(WithoutURL(err))}
 	}
 	if answer.Token == "" || !FitsHeader(answer.Token) {
-		return locked.Secret{}, 0, &SignInError{Refused: true, Err: errors.New("the answer has no valid token")}
+		return grant{}, 0, &SignInError{Refused: true, Err: errors.New("the answer has no valid token")}
 	}
-	life := lifetime(answer.ExpiresIn)
-	if exp, ok := expiryOf(answer.Token); ok {
+	life = lifetime(answer.ExpiresIn)
+	issued, exp := timesOf(answer.Token)
+	if exp > 0 {
 		life = min(life, exp)
 	}
-	return locked.NewSecret(answer.Token), life, nil
+	g.token, g.issued, g.at = locked.NewSecret(answer.Token), issued, time.Now()
+	return g, life, nil
 }
 
 // lifetime reads expires_in: digits with h, m, d or s, or a number of seconds. For anything
@@ -264,17 +296,16 @@ func lifetime(raw json.RawMessage) time.Duration {
 	return min(time.Duration(n), longestLifetime/unit) * unit
 }
 
-// expiryOf returns the life of a token from its claims exp and iat. The client cannot
+// timesOf returns the time of a token and its life, from its claims exp and iat; 0 = it says none. The client cannot
 // verify the token, and need not: a forged life only makes the next refresh earlier. The
 // local clock is not used, so that a wrong clock does no harm.
-func expiryOf(token string) (time.Duration, bool) {
+func timesOf(token string) (issued time.Time, life time.Duration) {
 	var claims jwt.RegisteredClaims
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil ||
 		claims.IssuedAt == nil {
-		return 0, false
+		return issued, 0
 	}
-	life := claims.ExpiresAt.Sub(claims.IssuedAt.Time)
-	return life, life > 0
+	return claims.IssuedAt.Time, max(claims.ExpiresAt.Sub(claims.IssuedAt.Time), 0)
 }
 
 // RefreshToken forces a new session token.

@@ -7,6 +7,8 @@ const (
 	KindFund          = "fund"
 	KindTransfer      = "transfer" // detail: the receiver, a space, the amount
 	KindRotateKey     = "rotate_api_key"
+	KindSealKey       = "seal_api_key" // it is taken sealed alone from now on
+	KindSignIn        = "sign_in"      // to the account page; detail: the way
 	// detail: its id, then account and balance, or of a group the role; until when, in ns
 	KindInvite        = "create_invite"
 	KindEndInvite     = "revoke_invite" // detail: its id

@@ -76,7 +76,7 @@ export function plural(n, one, many = `${one}s`) {
 }
 
 const actionNames = {
-	create_account: "Account created", disable_account: "Account disabled", enable_account: "Account enabled", delete_account: "Account deleted", fund: "Tokens added", transfer: "Tokens sent", rotate_api_key: "API key made", register_group: "Group created",
+	create_account: "Account created", disable_account: "Account disabled", enable_account: "Account enabled", delete_account: "Account deleted", fund: "Tokens added", transfer: "Tokens sent", rotate_api_key: "API key made", seal_api_key: "API key taken sealed alone", sign_in: "Signed in to this page", register_group: "Group created",
 	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", make_folder: "Folder made", remove_folder: "Folder removed", pend_destruction: "Destruction waits", keep_files: "Files kept",

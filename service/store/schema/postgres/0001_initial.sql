@@ -32,7 +32,7 @@ CREATE TABLE service_keys (
 
 CREATE TABLE accounts (
 	id             TEXT COLLATE "C" PRIMARY KEY,
-	key_hash       BYTEA NOT NULL,
+	credential     BYTEA NOT NULL,
 	key_generation BIGINT NOT NULL,
 	balance        TEXT COLLATE "C" NOT NULL,
 	created_ns     BIGINT NOT NULL,

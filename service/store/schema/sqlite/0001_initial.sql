@@ -33,7 +33,7 @@ CREATE TABLE service_keys (
 
 CREATE TABLE accounts (
 	id             TEXT PRIMARY KEY,
-	key_hash       BLOB NOT NULL,    -- SHA-256 of the API key
+	credential     BLOB NOT NULL,    -- of the vault for the API key; empty = there is none
 	key_generation INTEGER NOT NULL, -- 0 = no key was given out yet
 	balance        TEXT NOT NULL,
 	created_ns     INTEGER NOT NULL,
@@ -66,7 +66,7 @@ CREATE TABLE sign_in_links (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE web_sessions (
-	hash       BLOB PRIMARY KEY, -- SHA-256 of the cookie's secret
+	hash       BLOB PRIMARY KEY, -- SHA-256 of the id in the token
 	account    TEXT NOT NULL REFERENCES accounts (id),
 	created_ns INTEGER NOT NULL,
 	expires_ns INTEGER NOT NULL
