@@ -36,7 +36,7 @@ func isConfined(t *testing.T, p *process) {
 }
 
 // stop ends a service, which must not have needed what it may not open.
-func (p *process) stop(t *testing.T) {
+func (p *process) stop(t testing.TB) {
 	t.Helper()
 	ok(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if err := p.cmd.Wait(); err != nil {

@@ -79,8 +79,8 @@ func (n needles) search(raw []byte, found map[string]bool) {
 	}
 }
 
-// Threat 79: after many uploads and reads of svcfs the memory of svcd has no key of a file, no root, no key of the log
-// or of sessions, and no master key. What a client read in the clear is found there, so the search is good.
+// Threat 79: after many uploads and reads of svcfs the memory of svcd has no API key, no key of a file, no root, no key
+// of the log or of sessions, and no master key. What a client read in the clear is found there, so the search is good.
 func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
 	const files = 20
 	reads := 2 // of each
@@ -126,6 +126,7 @@ func TestThreat79MemoryOfSvcdHasNoKeys(t *testing.T) {
 	master, err := os.ReadFile(filepath.Join(p.data, "master.key"))
 	ok(t, err)
 	secrets.add("master key", master[:32])
+	secrets.add("API key", []byte(made.Key))
 	for _, purpose := range vaultwire.Purposes() {
 		if purpose == vaultwire.PurposeTickets { // which svcd signs itself
 			continue

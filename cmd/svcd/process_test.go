@@ -27,7 +27,7 @@ type process struct {
 	data string
 }
 
-func startServe(t *testing.T, flags ...string) *process {
+func startServe(t testing.TB, flags ...string) *process {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
 	p := startServeWith(t, append([]string{"--data", data, "--listen", "127.0.0.1:0", "--log-level", "info"},
@@ -37,7 +37,7 @@ func startServe(t *testing.T, flags ...string) *process {
 }
 
 // startServeWith starts svcd serve with these flags alone.
-func startServeWith(t *testing.T, flags ...string) *process {
+func startServeWith(t testing.TB, flags ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(filepath.Join(programs.Dir(t, "svcd"), "svcd"),
 		append([]string{"serve"}, flags...)...)}
