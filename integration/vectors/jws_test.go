@@ -53,7 +53,7 @@ func TestThreat20WycheproofJSONWebSignatures(t *testing.T) {
 			claims, err := v.OpenToken(t.Context(),
 				vaultwire.OpenToken{Token: []byte(tc.JWS), Address: "http://127.0.0.1:8000"})
 			var refused *vaultwire.TokenError
-			if !errors.As(err, &refused) || claims != (vaultwire.Claims{}) {
+			if !errors.As(err, &refused) || claims.Account != "" {
 				t.Errorf("case %d, %s: account %q, %v", tc.TcID, tc.Comment, claims.Account, err)
 			}
 		}
