@@ -77,6 +77,8 @@ var oursOnly = map[string]string{
 	wire.OpTryGroupVersions:  "take older versions away",
 	wire.OpSetGroupFormat:    "store files of format version 2",
 	wire.OpGetGroupFormat:    "store files of format version 2",
+	wire.OpSetGroupKeys:      "give keys sealed alone",
+	wire.OpGetGroupKeys:      "give keys sealed alone",
 	wire.OpSetGroupAppends:   "merge appends",
 	wire.OpGetGroupAppends:   "merge appends",
 	wire.OpLeaveGroup:        "let members leave",

@@ -204,3 +204,28 @@ func (s Settings) SetAppends(ctx context.Context, appends string) (Change, error
 	done, err := s.g.change(ctx, wire.OpSetGroupAppends, request, "Set what becomes of appends in group "+s.g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set what becomes of appends", err))
 }
+
+// Keys returns how keys of files are given: [wire.KeysAny], the default, or [wire.KeysSealed]. It is free and needs the
+// API key and membership. Errors: those of [Settings.Appends]. Only svcd has it.
+func (s Settings) Keys(ctx context.Context) (string, error) {
+	var told wire.KeysResult
+	err := s.g.c.read(ctx, wire.OpGetGroupKeys, s.g.request(), &told)
+	if err == nil && told.Keys != wire.KeysAny && told.Keys != wire.KeysSealed {
+		err = call.Malformed(errors.New("the group has a setting of keys that nobody could set"))
+	}
+	if err != nil {
+		return "", s.g.wrap("ask how keys are given", err)
+	}
+	return told.Keys, nil
+}
+
+// SetKeys sets how keys of files are given. With [wire.KeysSealed] files are saved and read through sealed sessions
+// alone, such as this client has: programs that get keys in the clear are refused, and the vault gives the key of a
+// file that is saved from then on to no such program, also after [wire.KeysAny]. SetKeys is free unless the operator
+// set a price. Only the owner may call it; it needs the API key. Errors: [ErrInvalid], and those of [Settings.Keys].
+// Only svcd has it.
+func (s Settings) SetKeys(ctx context.Context, keys string) (Change, error) {
+	request := wire.KeysRequest{GroupID: string(s.g.ID), Keys: keys}
+	done, err := s.g.change(ctx, wire.OpSetGroupKeys, request, "Set how keys of files are given in group "+s.g.quoted())
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set how keys are given", err))
+}

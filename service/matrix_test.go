@@ -228,6 +228,8 @@ func rows() []matrixRow {
 		{wire.OpGetGroupFormat, inGroup, members},
 		{wire.OpSetGroupAppends, func(*matrix, role) object { return object{"group_id": "g", "appends": "apart"} }, owners},
 		{wire.OpGetGroupAppends, inGroup, members},
+		{wire.OpSetGroupKeys, func(*matrix, role) object { return object{"group_id": "g", "keys": "any"} }, owners},
+		{wire.OpGetGroupKeys, inGroup, members},
 		{wire.OpGetNames, named("g"), members},
 		{wire.OpGetNames, named("open"), anybody},
 		{wire.OpGetStorage, inGroup, members},

@@ -120,7 +120,7 @@ func TestThreat73AgentGetsNoKeys(t *testing.T) {
 	}
 	slices.Sort(reads)
 	slices.Sort(changes)
-	if want := []string{wire.OpAuthStatus, wire.OpGetGroupAppends, wire.OpGetGroupFormat,
+	if want := []string{wire.OpAuthStatus, wire.OpGetGroupAppends, wire.OpGetGroupFormat, wire.OpGetGroupKeys,
 		wire.OpGetGroupMembers, wire.OpGetGroupTransactions,
 		wire.OpGetGroupVersions, wire.OpGetMemberGroups,
 		wire.OpGetOwnedGroups, wire.OpGetPending, wire.OpGetStorage, wire.OpGetTrash,

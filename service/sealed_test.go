@@ -668,3 +668,40 @@ func (l *lengthOfReads) Read(p []byte) (int, error) {
 	l.longest = max(l.longest, len(p))
 	return l.r.Read(p)
 }
+
+// Threat 82: in a group whose keys are given sealed alone, no program that gets keys in the clear reads or saves a
+// file, nor one that was saved then, once keys are given as before; and it is charged nothing.
+func TestThreat82GroupWithSealedKeys(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	alice := r.owner()
+	before := alice.upload("g", "before.txt", []byte("content")).CID
+	prepared := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+	must[string](alice, wire.OpSetGroupKeys, object{"group_id": "g", "keys": wire.KeysSealed})
+	since := alice.mustPut(alice.seals("g", "since.txt", []byte("x"))).CID
+	refused := func(what, op string, request object) {
+		t.Helper()
+		balance := alice.balance()
+		status, body := alice.tool(op, request)
+		if status != http.StatusForbidden || !strings.Contains(body, wire.CodeSealedOnly) {
+			t.Errorf("%s: %d %s", what, status, body)
+		}
+		if now := alice.balance(); now != balance {
+			t.Errorf("%s: the balance was %s and is %s", what, balance, now)
+		}
+	}
+	refused("read", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": before})
+	refused("save", wire.OpPrepareUpload, object{"group_id": "g"})
+	refused("save what was prepared", wire.OpFinalizeUpload, object{"upload_id": prepared.UploadID,
+		"file_hash": hash([]byte("x")), "encrypted_data": seal(t, prepared.Key, []byte("x"))})
+	if got := must[wire.KeysResult](alice, wire.OpGetGroupKeys, object{"group_id": "g"}); got.Keys != wire.KeysSealed {
+		t.Errorf("%+v", got)
+	}
+	must[string](alice, wire.OpSetGroupKeys, object{"group_id": "g", "keys": wire.KeysAny})
+	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": before})
+	refused("read what was saved then", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": since})
+	if status, body := alice.tool(wire.OpSetGroupKeys, object{"group_id": "g", "keys": "some"}); status != 400 {
+		t.Errorf("%d %s", status, body)
+	}
+	r.audits()
+}

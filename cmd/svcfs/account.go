@@ -158,7 +158,7 @@ func pricedActions() []string {
 		"tombstone_transaction", "rename_file",
 		"set_member_role", "pend_destruction", "keep_files", "remove_file", "restore_file", "set_group_trash",
 		"set_attributes", "set_group_versions",
-		"set_group_format", "set_group_appends", "offer_group", "accept_group", "delete_group"}
+		"set_group_format", "set_group_appends", "set_group_keys", "offer_group", "accept_group", "delete_group"}
 }
 
 // mustBeAction refuses an unknown action: the ledger answers 0 for it, as for a free

@@ -80,6 +80,17 @@ func groupSettings() []groupSetting {
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
 			return c.group.Settings().SetAppends(ctx, c.value)
 		},
+	}, {
+		name: "keys", values: []string{wire.KeysAny, wire.KeysSealed},
+		help: "of files: to any program, or sealed to svcfs",
+		fits: func(value string) bool { return value == wire.KeysAny || value == wire.KeysSealed },
+		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
+			keys, err := g.Settings().Keys(ctx)
+			return settingState{Value: keys}, err
+		},
+		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
+			return c.group.Settings().SetKeys(ctx, c.value)
+		},
 	}}
 }
 

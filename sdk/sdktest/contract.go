@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"reflect"
@@ -48,7 +49,8 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders},
 		{"RecordedFolders", recordedFolders}, {"Parts", parts}, {"Trash", trash}, {"TrashNames", trashNames},
 		{"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
-		{"GroupFormat", groupFormat}, {"GroupAppends", groupAppends}, {"Blocks", blocks}, {"SealedUploads", sealedUploads},
+		{"GroupFormat", groupFormat}, {"GroupAppends", groupAppends}, {"GroupKeys", groupKeys},
+		{"Blocks", blocks}, {"SealedUploads", sealedUploads},
 		{"JournalKeys", journalKeys}, {"Saves", saves}, {"SavesInBlocks", savesInBlocks},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -999,6 +1001,39 @@ func groupAppends(t *testing.T, s *suite) {
 		if next != "" {
 			_, err := g.Settings().SetAppends(ctx, next)
 			ok(t, "set", err)
+		}
+	}
+}
+
+// groupKeys asks and sets how keys of files are given, and reads what is saved with keys that are given sealed alone.
+func groupKeys(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
+	if !s.isOurs(t) {
+		is(t, "set", second(g.Settings().SetKeys(ctx, wire.KeysSealed)), sdk.ErrUnsupported)
+		is(t, "ask", second(g.Settings().Keys(ctx)), sdk.ErrUnsupported)
+		return
+	}
+	is(t, "ask as a stranger", second(bobs.Settings().Keys(ctx)), sdk.ErrNotAuthorized)
+	_, err := g.Add(ctx, s.world.Bob.ID)
+	ok(t, "add", err)
+	is(t, "set as a member", second(bobs.Settings().SetKeys(ctx, wire.KeysSealed)), sdk.ErrNotAuthorized)
+	is(t, "set what there is not", second(g.Settings().SetKeys(ctx, "some")), sdk.ErrInvalid)
+	for _, keys := range []string{wire.KeysAny, wire.KeysSealed} {
+		if keys != wire.KeysAny {
+			_, err := g.Settings().SetKeys(ctx, keys)
+			ok(t, "set", err)
+		}
+		if got, err := bobs.Settings().Keys(ctx); err != nil || got != keys {
+			t.Errorf("keys are %q, %v, want %q", got, err, keys)
+		}
+		_, err = g.Put(ctx, keys+".txt", strings.NewReader(keys))
+		ok(t, "put", err)
+		f, err := bobs.Open(ctx, keys+".txt")
+		ok(t, "open", err)
+		content, err := io.ReadAll(f)
+		if _ = f.Close(); err != nil || string(content) != keys {
+			t.Errorf("%q, %v", content, err)
 		}
 	}
 }

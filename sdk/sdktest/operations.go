@@ -241,6 +241,12 @@ func moreOperations(member []sdk.Kind) []operation {
 		{"setAppends", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Settings().SetAppends(ctx, wire.AppendsApart))
 		}, member, true},
+		{"keys", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Settings().Keys(ctx))
+		}, member, true},
+		{"setKeys", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Settings().SetKeys(ctx, wire.KeysAny))
+		}, member, true},
 		{"leave", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if c.Account() != s.world.Alice.ID {
 				return second(c.Group(s.group).Leave(ctx))

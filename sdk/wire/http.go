@@ -73,9 +73,11 @@ const (
 	OpSetGroupFormat       = "set_group_format"        // ours
 	OpGetGroupFormat       = "get_group_format"        // ours
 	OpSetGroupAppends      = "set_group_appends"       // ours
+	OpSetGroupKeys         = "set_group_keys"          // ours
 	// OpSealAPIKey has the API key of the account be taken sealed alone. Only a sealed session may ask for it. Ours.
 	OpSealAPIKey        = "seal_api_key"
 	OpGetGroupAppends   = "get_group_appends"   // ours
+	OpGetGroupKeys      = "get_group_keys"      // ours
 	OpLeaveGroup        = "leave_group"         // ours
 	OpOfferGroup        = "offer_group"         // ours
 	OpAcceptGroup       = "accept_group"        // ours
@@ -181,7 +183,7 @@ const (
 	CodeAudience       = "AUDIENCE"          // 401 token made for another address
 	CodeInvalidKey     = "INVALID_API_KEY"   // 401
 	CodeDisabled       = "ACCOUNT_DISABLED"  // 401 the operator disabled the account
-	CodeSealedOnly     = "SEALED_ONLY"       // 403 the API key of the account is taken sealed alone; ours
+	CodeSealedOnly     = "SEALED_ONLY"       // 403 keys of the account or group go sealed alone; ours
 	CodeAccountUnknown = "ACCOUNT_NOT_FOUND" // 404
 	CodeNotAuthorized  = "UNAUTHORIZED"      // 403 not a member, or not the owner
 	CodeReadOnly       = "READ_ONLY"         // 403 a reader may change nothing

@@ -246,6 +246,23 @@ const (
 	AppendsMerge = "merge" // the mount makes it on the newer version
 )
 
+// Values of a group's setting of keys.
+const (
+	KeysAny    = "any"    // keys of files are given to each member as the session of the member has it
+	KeysSealed = "sealed" // keys of files come and go sealed alone: see [HeaderOpening]
+)
+
+// KeysRequest is the body of set_group_keys: Keys is [KeysAny] or [KeysSealed]. Only the owner may set it. Ours.
+type KeysRequest struct {
+	GroupID string `json:"group_id"`
+	Keys    string `json:"keys"`
+}
+
+// KeysResult answers get_group_keys, a [GroupRequest], for members. Ours.
+type KeysResult struct {
+	Keys string `json:"keys"`
+}
+
 // AppendsRequest is the body of set_group_appends: Appends is [AppendsApart] or [AppendsMerge]. Only
 // the owner; free. Ours.
 type AppendsRequest struct {

@@ -93,6 +93,8 @@ func (t tools) addLooks() {
 		"Which earlier versions the group keeps.", look)
 	addOperation[wire.GroupRequest](t, wire.OpGetGroupFormat, "Format of a group",
 		"The newest format version of the group's files.", look)
+	addOperation[wire.GroupRequest](t, wire.OpGetGroupKeys, "Keys of a group",
+		"How keys of files are given: any to every program, sealed to svcfs alone.", look)
 	addOperation[wire.GroupRequest](t, wire.OpGetGroupAppends, "Appends in a group",
 		"What mounts make of an append to a file that others saved meanwhile: apart is a conflict file, merge appends "+
 			"to the newer version.", look)

@@ -58,7 +58,7 @@ func (s *server) session(r *http.Request) (*auth.Session, error) {
 
 // proven checks the proof of a request whose session is sealed, and has its body be read as it was proven.
 func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
-	if by.RequestKey() == nil {
+	if !by.IsSealed() {
 		return nil
 	}
 	asked := wire.ProvenRequest{Method: r.Method, Target: r.RequestURI, Token: token}
@@ -171,7 +171,7 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 
 // sealAPIKey has the API key of the account be taken sealed alone from now on.
 func (s *server) sealAPIKey(w http.ResponseWriter, r *http.Request, by *auth.Session, _ func(any) error) error {
-	if by.RequestKey() == nil {
+	if !by.IsSealed() {
 		return fault.New(wire.CodeValidation, "this program sends the API key in the clear, and could not sign in any "+
 			"more: do it with svcfs seal-key")
 	}

@@ -81,6 +81,8 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpSetGroupFormat:       typed(s.Groups.SetFormat),
 		wire.OpGetGroupAppends:      typed(s.Groups.Appends),
 		wire.OpSetGroupAppends:      typed(s.Groups.SetAppends),
+		wire.OpGetGroupKeys:         typed(s.Groups.Keys),
+		wire.OpSetGroupKeys:         typed(s.Groups.SetKeys),
 		wire.OpLeaveGroup:           typed(s.Groups.Leave),
 		wire.OpOfferGroup:           typed(s.Groups.Offer),
 		wire.OpAcceptGroup:          typed(s.Groups.Accept),

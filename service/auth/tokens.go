@@ -199,8 +199,15 @@ func (s *Session) Refused(err error) error {
 		delete(s.tokens.known, s.known.hash)
 		s.tokens.mu.Unlock()
 	}
+	if errors.Is(err, vaultwire.ErrSealedOnly) {
+		return fault.New(wire.CodeSealedOnly, "not authorized: the key of this file is given sealed alone, as its "+
+			"group had it when the file was saved: use svcfs")
+	}
 	return refusedToken(err)
 }
+
+// IsSealed reports whether the vault seals keys of files for the session.
+func (s *Session) IsSealed() bool { return s.known.Request != nil }
 
 // RequestKey is what proves who sends a request, see [wire.HeaderProof]; nil = the session has none.
 func (s *Session) RequestKey() []byte { return s.known.Request }

@@ -78,6 +78,9 @@ type Found struct {
 // Find checks the session, looks for a file, and asks the gateway for bytes that are not kept here.
 func (f *Files) Find(ctx context.Context, by *auth.Session, req wire.PrepareRetrieveRequest) (*Found, error) {
 	row, err := f.find(ctx, by, req)
+	if err == nil {
+		err = row.group.RequireSealed(by.IsSealed())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +125,9 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 	var claim chain.Row
 	err = f.store.Write(ctx, ledger.In(req.GroupID, account).Asking(asks), func(tx *store.Tx) error {
 		if row, err = getFile(ctx, tx, account, req); err != nil {
+			return err
+		}
+		if err := row.group.RequireSealed(found.by.IsSealed()); err != nil {
 			return err
 		}
 		if isPaid {
@@ -191,6 +197,7 @@ type file struct {
 	keyVersion int64
 	wrapped    []byte
 	small      []byte // the row of small content; nil = it was not asked for, or is elsewhere
+	group      groups.Group
 }
 
 // key returns the wrapped key of the file.
@@ -270,7 +277,7 @@ func askFile(req wire.PrepareRetrieveRequest) store.Ask {
 }
 
 func getFile(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
-	if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
+	if row.group, err = groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
 		return row, err
 	}
 	var sum []byte

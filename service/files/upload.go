@@ -64,6 +64,9 @@ func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, u *upload) (g group
 	if g, err = groups.RequireWriter(ctx, tx, u.GroupID, u.account); err != nil {
 		return g, err
 	}
+	if err := g.RequireSealed(u.key.IsHeld()); err != nil {
+		return g, err
+	}
 	if err := f.ledger.Late(); err != nil {
 		return g, err
 	}
@@ -111,7 +114,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, u *upload, g groups.Gr
 	} else {
 		u.keyID.Valid = true
 		u.keyID.Int64, err = f.storeWithKey(ctx, tx, &u.at, vaultwire.Binding{Group: g.ID, Ref: u.ref,
-			Version: u.keyVersion}, u.key)
+			Version: u.keyVersion, Sealed: g.Keys == wire.KeysSealed}, u.key)
 	}
 	if err != nil {
 		return r, err

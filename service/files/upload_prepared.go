@@ -48,6 +48,9 @@ func (f *Files) Prepare(ctx context.Context, account string,
 		if err != nil {
 			return err
 		}
+		if err := g.RequireSealed(false); err != nil {
+			return err
+		}
 		if err := f.canPay(ctx, tx, account); err != nil {
 			return err
 		}

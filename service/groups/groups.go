@@ -80,6 +80,7 @@ type Group struct {
 
 	Format  int64  // the newest format version of uploads, 1 or 2
 	Appends string // to what others saved meanwhile: one of wire.Appends…
+	Keys    string // how keys of files are given: one of wire.Keys…
 
 	OfferTo    sql.NullString // the member that the group is offered to
 	OfferFrom  sql.NullInt64  // ns
@@ -106,14 +107,14 @@ func unknown(id string) error {
 const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, " +
 	"join_role, trash_days, trash_who, " +
 	"pending_retention, pending_retention_ns, versions, pending_versions, pending_versions_ns, format, appends, " +
-	"offer_to, offer_from_ns, offer_until_ns, pending_end_ns, ended_ns"
+	"keys, offer_to, offer_from_ns, offer_until_ns, pending_end_ns, ended_ns"
 
 // fields are where groupColumns go.
 func (g *Group) fields() []any {
 	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion,
 		&g.JoinRole, &g.TrashDays, &g.TrashWho,
 		&g.PendingDays, &g.PendingUntil, &g.Versions, &g.PendingVersions, &g.PendingVersionsUntil,
-		&g.Format, &g.Appends,
+		&g.Format, &g.Appends, &g.Keys,
 		&g.OfferTo, &g.OfferFrom, &g.OfferUntil, &g.PendingEnd, &g.Ended}
 }
 

@@ -140,7 +140,7 @@ func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses,
 		retention_days, key_version, join_role, pending_retention, pending_retention_ns, trash_days, trash_who,
-		versions, COALESCE(pending_versions, ''), pending_versions_ns, format, appends,
+		versions, COALESCE(pending_versions, ''), pending_versions_ns, format, appends, keys,
 		COALESCE(offer_to, ''), offer_from_ns, offer_until_ns, pending_end_ns, ended_ns
 		FROM groups ORDER BY id`, s.groups,
 		func(rows store.Row) (id string, facts func(*groupState) []fact, err error) {
@@ -150,7 +150,7 @@ func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 			var versions string
 			err = rows.Scan(&id, &has.owner, &has.joinable, &expires, &maxUses, &has.uses,
 				&retention, &has.keyVersion, &has.joinRole, &pending, &pendingNS, &has.trashDays, &has.trashWho,
-				&versions, &has.nextVersions, &nextVersionsNS, &has.format, &has.appends,
+				&versions, &has.nextVersions, &nextVersionsNS, &has.format, &has.appends, &has.keys,
 				&has.offerTo, &offerFrom, &offerUntil, &end, &ended)
 			return id, func(g *groupState) []fact {
 				return []fact{
@@ -164,7 +164,7 @@ func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 					{"trash_who", has.trashWho, g.trashWho}, {"versions", versions, g.versions.String()},
 					{"pending_versions", has.nextVersions, g.nextVersions},
 					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)},
-					{"format", has.format, g.format}, {"appends", has.appends, g.appends},
+					{"format", has.format, g.format}, {"appends", has.appends, g.appends}, {"keys", has.keys, g.keys},
 					{"join_max_uses", null(maxUses), pointed(g.maxUses)},
 					{"offer_to", has.offerTo, g.offerTo}, {"offer_from_ns", null(offerFrom), pointed(g.offerFrom)},
 					{"offer_until_ns", null(offerUntil), pointed(g.offerUntil)},

@@ -55,7 +55,7 @@ func Actions() []string {
 	actions := []string{chain.KindOpenJoin, chain.KindCloseJoin, chain.KindRetention, chain.KindTombstone,
 		chain.KindRename, chain.KindRole, chain.KindPending, chain.KindKeep,
 		chain.KindRemove, chain.KindRestore, chain.KindTrash, chain.KindAttributes, chain.KindVersions,
-		chain.KindFormat, chain.KindAppends,
+		chain.KindFormat, chain.KindAppends, chain.KindKeys,
 		chain.KindOffer, chain.KindAccept, chain.KindDeleteGroup}
 	for action := range DefaultFees() {
 		actions = append(actions, action)

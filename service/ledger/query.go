@@ -381,7 +381,8 @@ const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + 
 	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" +
 	chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" +
 	chain.KindRemoveFolder + "', '" +
-	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" + chain.KindAppends +
+	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" +
+	chain.KindAppends + "', '" + chain.KindKeys +
 	"', '" + chain.KindOffer + "', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, of a group that ended those since

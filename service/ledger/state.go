@@ -61,7 +61,7 @@ type groupState struct {
 	retention          *int64
 	joinRole           string
 	trashDays, format  int64
-	appends            string
+	appends, keys      string
 	trashWho           string
 	versions           wire.Keep
 	nextVersions       string // the setting that waits, "" = none
@@ -215,7 +215,7 @@ func (s *State) applyToGroup(r *chain.Row) {
 	if r.Kind == chain.KindRegister {
 		s.groups[r.Group] = &groupState{owner: r.Account, keyVersion: 1, joinRole: string(wire.RoleWriter),
 			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader, format: format.VersionBlocks,
-			appends: wire.AppendsApart}
+			appends: wire.AppendsApart, keys: wire.KeysAny}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 	}
 	if g := s.groups[r.Group]; g != nil {
@@ -307,6 +307,8 @@ func (g *groupState) applySetting(r *chain.Row) {
 		if n := number(r.Detail); n != nil {
 			g.format = *n
 		}
+	case chain.KindKeys:
+		g.keys = r.Detail
 	case chain.KindAppends:
 		g.appends = r.Detail
 	}

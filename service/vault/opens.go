@@ -128,7 +128,7 @@ func (v *Vault) OpenFile(_ context.Context, q vaultwire.OpenFile) (a vaultwire.O
 	if session.Account != q.Claim.Account {
 		return a, fmt.Errorf("a session of another account: %w", vaultwire.ErrNoClaim)
 	}
-	raw, _, err := v.unwrap(q.WrappedKey)
+	u, err := v.unwrap(q.WrappedKey)
 	if err != nil {
 		return a, err
 	}
@@ -136,16 +136,19 @@ func (v *Vault) OpenFile(_ context.Context, q vaultwire.OpenFile) (a vaultwire.O
 	if session.sealed == nil {
 		kind = keyInClear
 	}
-	if err := v.opens.use(&q.Claim, v.now(), kind); err != nil {
-		clear(raw)
+	if err = session.mayHave(u); err == nil {
+		err = v.opens.use(&q.Claim, v.now(), kind)
+	}
+	if err != nil {
+		clear(u.key)
 		return a, err
 	}
 	if session.sealed == nil {
-		a.Key = raw
+		a.Key = u.key
 		return a, nil
 	}
-	defer clear(raw)
-	key, err := format.NewKey(raw)
+	defer clear(u.key)
+	key, err := format.NewKey(u.key)
 	if err != nil {
 		return a, err
 	}

@@ -245,6 +245,14 @@ type session struct {
 	sealed *format.Session // nil = keys of files are given in the clear
 }
 
+// mayHave refuses a key that is given sealed alone, for a session in which keys come in the clear.
+func (s session) mayHave(u unwrapped) error {
+	if u.owner.Sealed && s.sealed == nil {
+		return fmt.Errorf("open a key in the clear: %w", vaultwire.ErrSealedOnly)
+	}
+	return nil
+}
+
 // OpenToken implements [vaultwire.Vault]. Everything is required: signature, algorithm, issuer, audience, times and
 // type. Errors: [vaultwire.TokenError].
 func (v *Vault) OpenToken(_ context.Context, q vaultwire.OpenToken) (a vaultwire.Claims, err error) {

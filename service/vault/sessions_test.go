@@ -275,3 +275,49 @@ func clearSessionsEnd(t *testing.T, w way) {
 	_, err = o.IssueToken(t.Context(), page)
 	is(t, "a key of an account without one", err, vaultwire.ErrWrongKey)
 }
+
+// Threat 82: a key that is to be given sealed alone is given in the clear never, also after it was wrapped by another
+// root, and is not taken in the clear.
+func TestThreat82KeysAreGivenSealedAlone(t *testing.T) { onEachWay(t, keysAreGivenSealedAlone) }
+
+func keysAreGivenSealedAlone(t *testing.T, w way) {
+	o := openingWith(t, w)
+	file := vaultwire.Binding{Group: "g", Ref: "bafy2", Version: 1, Sealed: true}
+	_, err := o.Wrap(t.Context(),
+		vaultwire.Wrap{Root: 1, Binding: file, Key: bytes.Repeat([]byte{7}, vaultwire.KeyBytes)})
+	is(t, "a key in the clear", err, vaultwire.ErrSealedOnly)
+	wrapped, err := o.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: file, Held: hold(t, o.Vault, o.rows)})
+	must(t, err)
+	alice := accountOf(t, o.Vault, "reader", func() time.Time { return o.now })
+	q := alice.asks()
+	q.Opening, _ = alice.opening(o.rows, nil)
+	sealed, err := o.IssueToken(t.Context(), q)
+	must(t, err)
+	made, err := o.Make(t.Context(),
+		vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeFiles, Version: 2}}})
+	must(t, err)
+	_, err = o.Keep(t.Context(), vaultwire.Keep{Rows: append(slices.Clone(o.rows), made.Rows...)})
+	must(t, err)
+	claimed := vaultwire.WrappedKey{Binding: vaultwire.Binding{Group: "g", Ref: "bafy2", Version: 1},
+		Wrapped: wrapped.Wrapped}
+	again, err := o.Rewrap(t.Context(), vaultwire.Rewrap{Root: 2, Keys: []vaultwire.WrappedKey{claimed}})
+	must(t, err)
+	for i, raw := range [][]byte{wrapped.Wrapped, again.Wrapped[0]} {
+		claimed.Wrapped = raw
+		for name, token := range map[string]vaultwire.Secret{"in the clear": alice.signsIn(), "sealed": sealed.Text} {
+			q := o.claim(int64(i + 1))
+			q.WrappedKey, q.Claim.Ref, q.Token = claimed, "bafy2", token
+			_, checked := o.Check(t.Context(), vaultwire.Check{WrappedKey: claimed, Token: slices.Clone(token)})
+			a, opened := o.OpenFile(t.Context(), q)
+			want := error(nil)
+			if name == "in the clear" {
+				want = vaultwire.ErrSealedOnly
+			} else if len(a.Sealed) != format.SessionKeyBytes {
+				t.Errorf("%d bytes", len(a.Sealed))
+			}
+			is(t, name, opened, want)
+			is(t, name+", before it is paid", checked, want)
+		}
+	}
+	o.says(2, 0, 0)
+}

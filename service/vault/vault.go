@@ -106,7 +106,7 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 
 // groupKey derives the key of one version of a group from a root.
 func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error) {
-	salt := vaultwire.Binding{Group: group, Version: version}.Bytes()
+	salt := vaultwire.Binding{Group: group, Version: version}.Bytes() // of keys that are given sealed alone, too
 	key, err := hkdf.Key(sha256.New, root.raw.Slice(), salt, "svc-group-key-1", keyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive group key: %w", err)
@@ -118,6 +118,9 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 // Wrap implements [vaultwire.Vault].
 func (v *Vault) Wrap(_ context.Context, q vaultwire.Wrap) (a vaultwire.Wrapped, err error) {
 	key := q.Key
+	if q.Binding.Sealed && q.Held == nil {
+		return a, fmt.Errorf("wrap key: it came in the clear: %w", vaultwire.ErrSealedOnly)
+	}
 	if q.Held != nil {
 		if q.Binding.Ref == "" { // a list key is opened without a retrieval
 			return a, fmt.Errorf("wrap key: a held key belongs to a file: %w", vaultwire.ErrNotOpened)
@@ -146,24 +149,34 @@ func (v *Vault) wrap(root int64, b vaultwire.Binding, key []byte) ([]byte, error
 	return aead.Seal(nil, nil, key, b.Bytes()), nil
 }
 
-// unwrap returns a key, and the version of the root that wraps it.
-func (v *Vault) unwrap(q vaultwire.WrappedKey) (key []byte, root int64, err error) {
+// unwrapped is a key, with the version of the root that wraps it, and its owner.
+type unwrapped struct {
+	key   []byte
+	root  int64
+	owner vaultwire.Binding
+}
+
+// unwrap returns a key, which the caller clears.
+func (v *Vault) unwrap(q vaultwire.WrappedKey) (u unwrapped, err error) {
 	for _, root := range v.versions(vaultwire.PurposeFiles) {
 		aead, err := groupKey(root, q.Binding.Group, q.Binding.Version)
 		if err != nil {
-			return nil, 0, err
+			return u, err
 		}
-		raw, err := aead.Open(nil, nil, q.Wrapped, q.Binding.Bytes())
-		if err == nil && len(raw) == keyBytes {
-			return raw, root.Version, nil
+		for _, q.Binding.Sealed = range []bool{false, true} {
+			raw, err := aead.Open(nil, nil, q.Wrapped, q.Binding.Bytes())
+			if err == nil && len(raw) == keyBytes {
+				return unwrapped{raw, root.Version, q.Binding}, nil
+			}
 		}
 	}
-	return nil, 0, fmt.Errorf("unwrap file key: %w", vaultwire.ErrNotOpened)
+	return u, fmt.Errorf("unwrap file key: %w", vaultwire.ErrNotOpened)
 }
 
 // OpenList implements [vaultwire.Vault]. No file has an empty reference.
 func (v *Vault) OpenList(_ context.Context, q vaultwire.OpenList) (a vaultwire.Opened, err error) {
-	a.Key, _, err = v.unwrap(vaultwire.WrappedKey{Binding: vaultwire.ListBinding(q.Group), Wrapped: q.Wrapped})
+	u, err := v.unwrap(vaultwire.WrappedKey{Binding: vaultwire.ListBinding(q.Group), Wrapped: q.Wrapped})
+	a.Key = u.key
 	return a, err
 }
 
@@ -174,17 +187,21 @@ func (v *Vault) Check(_ context.Context, q vaultwire.Check) (a vaultwire.Checked
 		return a, fmt.Errorf("check %d bytes of keys: want %d each, at most %d", len(q.Parts), each,
 			vaultwire.MaxParts)
 	}
-	if q.Token != nil {
-		if _, err := v.sessionOf(q.Token); err != nil {
-			return a, err
-		}
-	}
-	raw, _, err := v.unwrap(q.WrappedKey)
+	u, err := v.unwrap(q.WrappedKey)
 	if err != nil {
 		return a, err
 	}
-	defer clear(raw)
-	key, err := format.NewKey(raw)
+	defer clear(u.key)
+	if q.Token != nil {
+		session, err := v.sessionOf(q.Token)
+		if err == nil {
+			err = session.mayHave(u)
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	key, err := format.NewKey(u.key)
 	if err != nil {
 		return a, err
 	}
@@ -211,15 +228,15 @@ func (v *Vault) Check(_ context.Context, q vaultwire.Check) (a vaultwire.Checked
 func (v *Vault) Rewrap(_ context.Context, q vaultwire.Rewrap) (a vaultwire.Rewrapped, err error) {
 	a.Wrapped = make([][]byte, len(q.Keys))
 	for i, k := range q.Keys {
-		key, root, err := v.unwrap(k)
+		u, err := v.unwrap(k)
 		if err != nil {
 			a.Bad = append(a.Bad, i)
 			continue
 		}
-		if root != q.Root {
-			a.Wrapped[i], err = v.wrap(q.Root, k.Binding, key)
+		if u.root != q.Root {
+			a.Wrapped[i], err = v.wrap(q.Root, u.owner, u.key)
 		}
-		clear(key)
+		clear(u.key)
 		if err != nil {
 			return a, err
 		}

@@ -175,12 +175,12 @@ type Vault interface {
 	// OpenToken reads a token. Errors: [TokenError].
 	OpenToken(context.Context, OpenToken) (Claims, error)
 
-	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld], and [ErrNotOpened] for a held key in
-	// another place than that of a file.
+	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld], [ErrNotOpened] for a held key in
+	// another place than that of a file, and [ErrSealedOnly] for one in the clear that is to be given sealed alone.
 	Wrap(context.Context, Wrap) (Wrapped, error)
 	// OpenFile opens the key of a file, for who retrieves it, and counts it: a checkpoint says how many keys were given
 	// out without a record in the log, and how many in the clear. It comes sealed for a sealed session. Errors:
-	// [ErrNotOpened], [ErrNoClaim], [TokenError].
+	// [ErrNotOpened], [ErrNoClaim], [TokenError], and [ErrSealedOnly] for one that is given so alone.
 	OpenFile(context.Context, OpenFile) (OpenedFile, error)
 	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
 	OpenList(context.Context, OpenList) (Opened, error)
@@ -274,6 +274,7 @@ type Binding struct {
 	Group   string
 	Ref     string
 	Version int64 // of the group's key
+	Sealed  bool  // the key is given in sealed sessions alone. A wrapped key says that itself
 }
 
 // ListBinding is the owner of the list key of a group. No file has an empty reference.
@@ -282,7 +283,11 @@ func ListBinding(group string) Binding { return Binding{Group: group} }
 // Bytes is the binding without ambiguity.
 func (b Binding) Bytes() []byte {
 	var out []byte
-	for _, s := range []string{"svc-file-key-1", b.Group, b.Ref} {
+	domain := "svc-file-key-1"
+	if b.Sealed {
+		domain = "svc-sealed-file-key-1"
+	}
+	for _, s := range []string{domain, b.Group, b.Ref} {
 		out = binary.BigEndian.AppendUint64(out, uint64(len(s)))
 		out = append(out, s...)
 	}

@@ -38,6 +38,7 @@ const (
 	KindAttributes    = "set_attributes"        // detail: empty; the tag has the new attributes
 	KindFormat        = "set_group_format"      // detail: the newest format version that uploads may have, 1 or 2
 	KindAppends       = "set_group_appends"     // detail: apart or merge
+	KindKeys          = "set_group_keys"        // detail: any or sealed
 	KindVersions      = "set_group_versions"    // detail: the text of a wire.Keep
 	KindRotateGroup   = "rotate_group_key"      // detail: the new version; it follows a revocation
 	KindOffer         = "offer_group"           // detail: who may accept, from and until when, in ns; "" = taken back

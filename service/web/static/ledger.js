@@ -63,7 +63,7 @@ const kinds = {
 	"Files read": ["claim_token"],
 	"Files changed": ["rename_file", "rename_folder", "make_folder", "remove_folder", "set_attributes", "remove_file", "restore_file", "tombstone_transaction"],
 	"Members": ["add_group_member", "revoke_group_member", "set_member_role", "join_group", "rotate_group_key", "create_invite", "revoke_invite", "offer_group", "accept_group"],
-	"Groups and their settings": ["register_group", "delete_group", "open_hackathon_join", "close_hackathon_join", "set_group_retention", "set_group_trash", "set_group_versions", "set_group_format", "set_group_appends", "pend_destruction", "keep_files"],
+	"Groups and their settings": ["register_group", "delete_group", "open_hackathon_join", "close_hackathon_join", "set_group_retention", "set_group_trash", "set_group_versions", "set_group_format", "set_group_appends", "set_group_keys", "pend_destruction", "keep_files"],
 	"Account and tokens": ["create_account", "disable_account", "enable_account", "fund", "transfer", "rotate_api_key", "seal_api_key", "sign_in"],
 };
 

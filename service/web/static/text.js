@@ -80,7 +80,7 @@ const actionNames = {
 	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", make_folder: "Folder made", remove_folder: "Folder removed", pend_destruction: "Destruction waits", keep_files: "Files kept",
-	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set", set_group_versions: "Versions set", set_group_format: "Format set", set_group_appends: "Appends set", set_attributes: "Attributes set",
+	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set", set_group_versions: "Versions set", set_group_format: "Format set", set_group_appends: "Appends set", set_group_keys: "Keys set", set_attributes: "Attributes set",
 	create_invite: "Invite made", revoke_invite: "Invite revoked",
 	offer_group: "Group offered", accept_group: "Group taken over", delete_group: "Group deleted",
 };
@@ -101,6 +101,7 @@ export function detail(record) {
 	case "set_group_trash": return `${plural(Number(record.detail.split(" ")[0]), "day")}, by ${record.detail.split(" ")[1]}`;
 	case "set_group_versions": return keepText(record.detail);
 	case "set_group_format": return `new files have at most version ${record.detail}`;
+	case "set_group_keys": return record.detail === "sealed" ? "given to svcfs alone" : "given to every program";
 	case "set_group_appends": return record.detail === "merge" ? "made on the newer version" : "conflicts";
 	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
 	case "pend_destruction": return pendingText(record.detail.split(" "));

@@ -84,6 +84,7 @@ CREATE TABLE groups (
 	key_version          BIGINT NOT NULL,
 	format               BIGINT NOT NULL DEFAULT 2,
 	appends              TEXT COLLATE "C" NOT NULL DEFAULT 'apart',
+	keys                 TEXT COLLATE "C" NOT NULL DEFAULT 'any',
 	joinable             BOOLEAN NOT NULL,
 	join_expires         BIGINT,
 	join_max_uses        BIGINT,

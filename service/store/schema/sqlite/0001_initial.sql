@@ -89,6 +89,7 @@ CREATE TABLE groups (
 	key_version          INTEGER NOT NULL,                  -- grows with every revocation
 	format               INTEGER NOT NULL DEFAULT 2,        -- the newest format version that uploads may have
 	appends              TEXT NOT NULL DEFAULT 'apart',     -- to what others saved meanwhile: 'apart' or 'merge'
+	keys                 TEXT NOT NULL DEFAULT 'any',       -- how keys of files are given: 'any' or 'sealed'
 	joinable             INTEGER NOT NULL,                  -- whether it ever had a window for joining
 	join_expires         INTEGER,                           -- ns; NULL = the window is closed
 	join_max_uses        INTEGER,                           -- NULL = unlimited
