@@ -127,6 +127,9 @@ func (s *Session) Secret() []byte { return s.secret }
 // RequestKey is the key that proves who sent a request: 32 bytes of the session.
 func (s *Session) RequestKey() []byte { return s.request }
 
+// JournalRef takes the place of the reference of a file for the key of a journal. No file has such a reference.
+func JournalRef(journal string) string { return "journal " + journal }
+
 func sessionBound(group, ref string) []byte { return sealedInfo(sessionKeyDomain, 0, group, ref) }
 
 // Seal encrypts the key of a file for the client. The result has [SessionKeyBytes].

@@ -288,7 +288,7 @@ func (br *blockReader) check(ctx context.Context, g GroupID, e Entry,
 	if b.tree, err = br.newTree(b.life, b.layout.Blocks(), meta.Root, a); err != nil {
 		return nil, err
 	}
-	if b.key, err = br.c.sessions.keyIn(&a, g, e.Ref); err != nil {
+	if b.key, err = br.c.sessions.keyIn(a.Key, a.SealedKey, g, e.Ref); err != nil {
 		return nil, err
 	}
 	if check, err := format.KeyCheck(b.key); err != nil || check != meta.KeyCheck {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -74,9 +73,9 @@ func (g Group) openJournalKey(ctx context.Context, s saving.SealedJournalKey) (*
 	if err := g.c.read(ctx, wire.OpOpenJournalKey, request, &answer); err != nil {
 		return nil, err
 	}
-	key, err := format.ParseKey(answer.Key)
+	key, err := g.c.sessions.keyIn("", answer.SealedKey, g.ID, Ref(format.JournalRef(s.Journal)))
 	if err != nil {
-		return nil, call.Malformed(err)
+		return nil, err
 	}
 	return saving.NewJournalKey(s.Journal, key), nil
 }

@@ -171,7 +171,7 @@ func (r *retrieval) open(ctx context.Context) (retrieved, error) {
 		return retrieved{},
 			call.Malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
 	}
-	key, err := r.c.sessions.keyIn(&r.answer, r.group, r.entry.Ref)
+	key, err := r.c.sessions.keyIn(r.answer.Key, r.answer.SealedKey, r.group, r.entry.Ref)
 	if err != nil {
 		return retrieved{}, err
 	}

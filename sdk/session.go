@@ -67,16 +67,16 @@ func (s *sessions) begin(ctx context.Context, key locked.Secret, again bool) (*c
 	return &begun, nil
 }
 
-// keyIn returns the key of a file from an answer. The caller wipes it.
-func (s *sessions) keyIn(a *wire.PrepareRetrieveResult, g GroupID, ref Ref) (key *format.Key, err error) {
+// keyIn returns the key of a file from an answer, where it is in the clear or sealed. The caller wipes it.
+func (s *sessions) keyIn(clear string, sealed []byte, g GroupID, ref Ref) (key *format.Key, err error) {
 	s.mu.Lock()
 	list := s.list
 	s.mu.Unlock()
 	if len(list) == 0 {
-		key, err = format.ParseKey(a.Key)
+		key, err = format.ParseKey(clear)
 	}
 	for _, session := range list {
-		if key, err = session.open.Open(string(g), string(ref), a.SealedKey); err == nil {
+		if key, err = session.open.Open(string(g), string(ref), sealed); err == nil {
 			break
 		}
 	}

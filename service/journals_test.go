@@ -39,9 +39,14 @@ func TestThreat56JournalKeys(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	must[string](bob, wire.OpRegisterGroup, object{"group_id": "bobs"})
 	request, key := bob.journal(journalID, "g", bob.id)
+	status, body := bob.tool(wire.OpOpenJournalKey, request)
+	refuses(t, "in the clear", status, body, wire.CodeSealedOnly)
+	inClear := bob
+	bob = bob.sealed()
 	opened := must[wire.OpenJournalKeyResult](bob, wire.OpOpenJournalKey, request)
-	if opened.Key != key.Base64() {
-		t.Error("another key was opened")
+	got, err := bob.session.Open("g", format.JournalRef(journalID), opened.SealedKey)
+	if err != nil || got.Base64() != key.Base64() {
+		t.Errorf("another key was opened: %v", err)
 	}
 	change := func(f func(*wire.OpenJournalKeyRequest)) wire.OpenJournalKeyRequest {
 		other := request
@@ -55,7 +60,7 @@ func TestThreat56JournalKeys(t *testing.T) {
 		req  wire.OpenJournalKeyRequest
 		code string
 	}{
-		"of another member": {alice, request, wire.CodeValidation},
+		"of another member": {alice.sealed(), request, wire.CodeValidation},
 		"of a stranger":     {carol, request, wire.CodeNotAuthorized},
 		"in another group": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.GroupID = "bobs" }),
 			wire.CodeValidation},
@@ -75,7 +80,7 @@ func TestThreat56JournalKeys(t *testing.T) {
 		refuses(t, what, status, body, c.code)
 	}
 	item.SealedKey = request.SealedKey // nor does the key of a journal open as one of a file
-	status, body := bob.puts(item)
+	status, body = inClear.puts(item)
 	refuses(t, "as the key of a file", status, body, wire.CodeValidation)
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
 	status, body = bob.tool(wire.OpOpenJournalKey, request)
@@ -143,6 +148,7 @@ func TestThreat58EndsOfJournals(t *testing.T) {
 	end := wire.EndJournalRequest{Journal: journalID, Epoch: request.Epoch}
 	bob := r.user("bob", "1")
 	must[string](bob, wire.OpEndJournal, end) // an id of his own
+	alice = alice.sealed()
 	must[wire.OpenJournalKeyResult](alice, wire.OpOpenJournalKey, request)
 	for range 20 {
 		must[string](alice, wire.OpEndJournal, end)

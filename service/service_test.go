@@ -200,6 +200,7 @@ func (r *running) databaseHolds(needle []byte) bool {
 type user struct {
 	*running
 	id, key, token string
+	session        *format.Session // nil = it is not sealed
 }
 
 func (r *running) user(name, tokens string) *user {
@@ -234,12 +235,39 @@ func (u *user) adds(member *user) {
 func (u *user) login() {
 	u.t.Helper()
 	var out wire.SessionTokenResult
-	status, body := u.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {u.key}},
+	credential := http.Header{wire.HeaderAPIKey: {u.key}}
+	if u.session != nil {
+		credential = u.opening()
+	}
+	status, body := u.post("/api/auth/session-token", credential,
 		wire.SessionTokenRequest{AccountID: u.id})
 	if status != http.StatusOK || json.Unmarshal(body, &out) != nil || out.ExpiresIn != "24h" || out.AccountID != u.id {
 		u.t.Fatalf("login: %d %s", status, body)
 	}
 	u.token = out.Token
+}
+
+// sealed is the account in a sealed session.
+func (u *user) sealed() *user {
+	u.t.Helper()
+	again := &user{running: u.running, id: u.id, key: u.key, session: &format.Session{}}
+	again.login()
+	return again
+}
+
+// opening begins a sealed session.
+func (u *user) opening() http.Header {
+	u.t.Helper()
+	v := u.vaultKey()
+	raw, err := base64.StdEncoding.DecodeString(v.PublicKey)
+	ok(u.t, err)
+	vault, err := format.NewVaultPublic(raw)
+	ok(u.t, err)
+	opening, session, err := vault.NewSession(format.SessionFor{Service: "svc.testnet", Account: u.id, Epoch: v.Epoch},
+		[]byte(u.key))
+	ok(u.t, err)
+	u.session = session
+	return http.Header{wire.HeaderOpening: {wire.Opening{Epoch: v.Epoch, Sealed: opening}.String()}}
 }
 
 func (r *running) post(path string, header http.Header, request any) (int, []byte) {
@@ -283,8 +311,25 @@ func (u *user) header() http.Header {
 
 func (u *user) tool(op string, request any) (int, string) {
 	u.t.Helper()
-	status, body := u.post("/tools/"+op, u.header(), request)
+	header := u.header()
+	if u.session != nil {
+		header.Set(wire.HeaderProof, wire.ProvenRequest{Method: http.MethodPost, Target: "/tools/" + op, Token: u.token,
+			Time: issuedAt(u.t, u.token)}.Prove(u.session.RequestKey()))
+	}
+	status, body := u.post("/tools/"+op, header, request)
 	return status, string(body)
+}
+
+// issuedAt is when a token was made, by the clock of the service.
+func issuedAt(t testing.TB, token string) int64 {
+	t.Helper()
+	var claims struct {
+		Issued int64 `json:"iat"`
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	ok(t, err)
+	ok(t, json.Unmarshal(raw, &claims))
+	return claims.Issued
 }
 
 // must calls an operation that has to succeed and decodes its result.

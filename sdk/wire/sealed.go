@@ -151,7 +151,7 @@ type EndJournalRequest struct {
 	Epoch   int64  `json:"epoch"` // to which the key is sealed, as far as the client knows
 }
 
-// OpenJournalKeyResult answers an [OpenJournalKeyRequest].
+// OpenJournalKeyResult answers an [OpenJournalKeyRequest], in a sealed session alone.
 type OpenJournalKeyResult struct {
-	Key string `json:"key"` // standard base64
+	SealedKey []byte `json:"sealed_key"` // of format.SessionKeyBytes, for format.JournalRef; standard base64
 }

@@ -30,6 +30,20 @@ func typed[Request, Result any](f func(context.Context, string, Request) (Result
 	}
 }
 
+func (s *server) openJournalKey(w http.ResponseWriter, r *http.Request, by *auth.Session,
+	read func(request any) error) error {
+	var req wire.OpenJournalKeyRequest
+	err := read(&req)
+	if err != nil {
+		return err
+	}
+	key, err := s.Files.OpenJournalKey(r.Context(), by, req)
+	if err == nil {
+		result(w, key)
+	}
+	return err
+}
+
 // withContent is an operation whose request is no small JSON.
 func withContent(f web.Transfer) web.Operation {
 	return func(w http.ResponseWriter, r *http.Request, by *auth.Session, _ func(request any) error) error {
@@ -50,7 +64,7 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpAuthStatus:           typed(s.authStatus),
 		wire.OpRegisterGroup:        typed(s.registerGroup),
 		wire.OpSealAPIKey:           s.sealAPIKey,
-		wire.OpOpenJournalKey:       typed(s.Files.OpenJournalKey),
+		wire.OpOpenJournalKey:       s.openJournalKey,
 		wire.OpEndJournal:           typed(s.Files.EndJournal),
 		wire.OpAddGroupMember:       typed(s.Groups.Add),
 		wire.OpRevokeGroupMember:    typed(s.Groups.Revoke),

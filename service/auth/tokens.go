@@ -200,8 +200,8 @@ func (s *Session) Refused(err error) error {
 		s.tokens.mu.Unlock()
 	}
 	if errors.Is(err, vaultwire.ErrSealedOnly) {
-		return fault.New(wire.CodeSealedOnly, "not authorized: the key of this file is given sealed alone, as its "+
-			"group had it when the file was saved: use svcfs")
+		return fault.New(wire.CodeSealedOnly, "not authorized: this key is given sealed alone, such as that of a file "+
+			"whose group had it so when the file was saved: use svcfs")
 	}
 	return refusedToken(err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -18,8 +19,9 @@ import (
 // keeps nothing of it but the id of one that ended.
 
 // OpenJournalKey returns the key of a journal that the account sealed for a group, of which it is a member now.
-func (f *Files) OpenJournalKey(ctx context.Context, account string,
+func (f *Files) OpenJournalKey(ctx context.Context, by *auth.Session,
 	req wire.OpenJournalKeyRequest) (out wire.OpenJournalKeyResult, err error) {
+	account := by.Account
 	id, err := journalID(req.Journal)
 	if err != nil {
 		return out, err
@@ -46,7 +48,7 @@ func (f *Files) OpenJournalKey(ctx context.Context, account string,
 	if err != nil {
 		return out, err
 	}
-	key, err := f.keys.OpenJournalKey(ctx, f.store, vaultwire.OpenJournal{Sealed: sealed,
+	out.SealedKey, err = f.keys.OpenJournalKey(ctx, f.store, vaultwire.OpenJournal{Sealed: sealed, Token: by.Token(),
 		For: format.JournalFor{Service: f.config.ContractID, Account: account, Group: req.GroupID, Journal: req.Journal,
 			Epoch: req.Epoch}})
 	switch {
@@ -56,12 +58,8 @@ func (f *Files) OpenJournalKey(ctx context.Context, account string,
 		return out, fault.New(wire.CodeValidation,
 			"sealed_key does not open: it was sealed for another account, group, journal or epoch, or for another "+
 				"service")
-	case err != nil:
-		return out, err
 	}
-	defer key.Wipe()
-	out.Key = key.Base64()
-	return out, nil
+	return out, by.Refused(err)
 }
 
 // EndJournal notes that a journal of the account has ended. It counts as a free change, once for each

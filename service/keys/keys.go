@@ -322,17 +322,14 @@ func (k *Keys) IssueToken(ctx context.Context, q vaultwire.IssueToken) (token va
 	return token, err
 }
 
-// OpenJournalKey opens the key of a journal. The caller wipes it.
-func (k *Keys) OpenJournalKey(ctx context.Context, s *store.Store, q vaultwire.OpenJournal) (*format.Key, error) {
-	var opened vaultwire.Opened
+// OpenJournalKey opens the key of a journal, sealed for the client.
+func (k *Keys) OpenJournalKey(ctx context.Context, s *store.Store, q vaultwire.OpenJournal) ([]byte, error) {
+	var opened vaultwire.SealedKey
 	err := k.again(ctx, s, func() (err error) {
 		opened, err = k.OpenJournal(ctx, q)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return keyOf(opened.Key)
+	return opened.Sealed, err
 }
 
 // again calls f once more after it said that the vault lacks an epoch, which another process may have begun.

@@ -51,7 +51,14 @@ func (v *Vault) OpenSealed(_ context.Context, q vaultwire.OpenSealed) (a vaultwi
 }
 
 // OpenJournal implements [vaultwire.Vault].
-func (v *Vault) OpenJournal(_ context.Context, q vaultwire.OpenJournal) (a vaultwire.Opened, err error) {
+func (v *Vault) OpenJournal(_ context.Context, q vaultwire.OpenJournal) (a vaultwire.SealedKey, err error) {
+	session, err := v.sessionOf(q.Token)
+	if err != nil {
+		return a, err
+	}
+	if session.sealed == nil || session.Account != q.For.Account {
+		return a, fmt.Errorf("the key of a journal of %.80q: %w", q.For.Account, vaultwire.ErrSealedOnly)
+	}
 	secret, err := v.secretOf(q.For.Epoch)
 	if err != nil {
 		return a, err
@@ -61,7 +68,7 @@ func (v *Vault) OpenJournal(_ context.Context, q vaultwire.OpenJournal) (a vault
 		return a, sealedError(err)
 	}
 	defer key.Wipe()
-	a.Key = slices.Clone(key.Bytes())
+	a.Sealed = session.sealed.Seal(q.For.Group, format.JournalRef(q.For.Journal), key)
 	return a, nil
 }
 

@@ -98,8 +98,8 @@ func (c *Client) OpenSealed(ctx context.Context, q OpenSealed) (Held, error) {
 }
 
 // OpenJournal implements [Vault].
-func (c *Client) OpenJournal(ctx context.Context, q OpenJournal) (Opened, error) {
-	return call[Opened](ctx, c, "open-journal", q)
+func (c *Client) OpenJournal(ctx context.Context, q OpenJournal) (SealedKey, error) {
+	return call[SealedKey](ctx, c, "open-journal", q)
 }
 
 // Legacy implements [Vault].

@@ -71,6 +71,8 @@ func wipe(v any) {
 		clear(v.Request)
 	case OpenFile:
 		clear(v.Token)
+	case OpenJournal:
+		clear(v.Token)
 	case Check:
 		clear(v.Token)
 	}
@@ -192,8 +194,9 @@ type Vault interface {
 	// OpenSealed opens a key that a client sealed for an upload, and holds it for [Vault.Wrap] with a file of the group
 	// that the head names. Errors: [ErrEpoch], [ErrSealed].
 	OpenSealed(context.Context, OpenSealed) (Held, error)
-	// OpenJournal opens the key of a journal of an account. Errors: [ErrEpoch], [ErrSealed].
-	OpenJournal(context.Context, OpenJournal) (Opened, error)
+	// OpenJournal opens the key of a journal of an account, in a sealed session of that account alone. Errors:
+	// [ErrEpoch], [ErrSealed], [ErrSealedOnly], [TokenError].
+	OpenJournal(context.Context, OpenJournal) (SealedKey, error)
 	// Legacy gives the key of a group that files from before this service are sealed with. Errors: [ErrNoLegacy].
 	Legacy(context.Context, Binding) (Opened, error)
 
@@ -344,11 +347,14 @@ type (
 	}
 	// Held is a key that only the vault that gave it can open, for its group alone, until the vault ends.
 	Held struct{ Held []byte }
-	// OpenJournal is the key of a journal that a client sealed.
+	// OpenJournal is the key of a journal that a client sealed, and the token of its session.
 	OpenJournal struct {
 		For    format.JournalFor
 		Sealed []byte
+		Token  Secret
 	}
+	// SealedKey is a key for the client of a sealed session, of format.SessionKeyBytes.
+	SealedKey struct{ Sealed []byte }
 	// Opened is a key.
 	Opened struct{ Key Secret }
 )
