@@ -37,6 +37,7 @@ const (
 	EventVersions      = chain.KindVersions
 	EventFormat        = chain.KindFormat
 	EventAppends       = chain.KindAppends
+	EventKeys          = chain.KindKeys
 	EventOffered       = chain.KindOffer       // to another owner; Account is that member, "" = taken back
 	EventAccepted      = chain.KindAccept      // Account is the owner from now on
 	EventGroupDeleted  = chain.KindDeleteGroup // with all its files

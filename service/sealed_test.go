@@ -679,6 +679,8 @@ func TestThreat82GroupWithSealedKeys(t *testing.T) {
 	prepared := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
 	must[string](alice, wire.OpSetGroupKeys, object{"group_id": "g", "keys": wire.KeysSealed})
 	since := alice.mustPut(alice.seals("g", "since.txt", []byte("x"))).CID
+	alice.mustPut(alice.seals("g", "larger.txt", noise(200<<10)))
+	alice.uploadBlocks("blocks", noise(900<<10), 1)
 	refused := func(what, op string, request object) {
 		t.Helper()
 		balance := alice.balance()

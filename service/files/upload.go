@@ -41,6 +41,7 @@ type upload struct {
 	keyVersion int64         // of the group, when the key was wrapped
 	keyID      sql.NullInt64 // where the key is, once it is kept
 	key        keys.Incoming // none = it is kept already
+	isSealed   bool          // the service does not see the key
 
 	content string   // see [chain.TagContent]
 	useless []string // blobs that nobody owns once it is recorded
@@ -64,7 +65,7 @@ func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, u *upload) (g group
 	if g, err = groups.RequireWriter(ctx, tx, u.GroupID, u.account); err != nil {
 		return g, err
 	}
-	if err := g.RequireSealed(u.key.IsHeld()); err != nil {
+	if err := g.RequireSealed(u.isSealed); err != nil {
 		return g, err
 	}
 	if err := f.ledger.Late(); err != nil {

@@ -209,7 +209,11 @@ func (f *Files) mayPutBlob(ctx context.Context, account, uploadID string) (p pre
 		if p, err = f.getUpload(ctx, tx, account, uploadID); err != nil {
 			return err
 		}
-		if _, err = groups.RequireWriter(ctx, tx, p.group, account); err != nil {
+		g, err := groups.RequireWriter(ctx, tx, p.group, account)
+		if err == nil {
+			err = g.RequireSealed(false)
+		}
+		if err != nil {
 			return err
 		}
 		byAccount, byGroup, err := f.stored(ctx, tx, account, p.group)

@@ -96,7 +96,8 @@ type sealed struct {
 
 // parseSealed checks what a head says by itself. key is that of the file, none for the one in the head.
 func (f *Files) parseSealed(account string, head wire.SealedHead, key keys.Incoming) (s *sealed, err error) {
-	s = &sealed{upload: upload{SealedHead: head, account: account, key: key}, head: head}
+	s = &sealed{upload: upload{SealedHead: head, account: account, key: key, isSealed: key.IsNone()},
+		head: head}
 	if s.id, err = uploadID(head.ID); err != nil {
 		return s, err
 	}

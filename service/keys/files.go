@@ -28,9 +28,6 @@ func InClear(key *format.Key) Incoming { return Incoming{key: key} }
 // IsNone reports that there is no key.
 func (i Incoming) IsNone() bool { return i.key == nil && i.held == nil }
 
-// IsHeld reports whether the vault holds the key, which the service never saw.
-func (i Incoming) IsHeld() bool { return i.held != nil }
-
 // SelectNewestRoot gives the version of the root that wraps new keys of files.
 const SelectNewestRoot store.Query = "SELECT max(version) FROM service_keys WHERE purpose = '" +
 	vaultwire.PurposeFiles + "'"

@@ -19,6 +19,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,6 +119,9 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 // Wrap implements [vaultwire.Vault].
 func (v *Vault) Wrap(_ context.Context, q vaultwire.Wrap) (a vaultwire.Wrapped, err error) {
 	key := q.Key
+	if strings.HasPrefix(q.Binding.Ref, format.JournalRef("")) { // which comes sealed as the key of a file does
+		return a, fmt.Errorf("wrap key: no file is called so: %w", vaultwire.ErrNotOpened)
+	}
 	if q.Binding.Sealed && q.Held == nil {
 		return a, fmt.Errorf("wrap key: it came in the clear: %w", vaultwire.ErrSealedOnly)
 	}

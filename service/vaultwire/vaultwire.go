@@ -135,8 +135,8 @@ var (
 	ErrCredential = errors.New("the API key in the database is not the one that the vault made last")
 	// ErrWrongKey means that an account has another API key, or none.
 	ErrWrongKey = errors.New("the account has another API key")
-	// ErrSealedOnly means that the API key of an account is taken sealed alone.
-	ErrSealedOnly = errors.New("the API key of this account is taken sealed alone")
+	// ErrSealedOnly means that an API key is taken sealed alone, or that a key of a file or journal is given so.
+	ErrSealedOnly = errors.New("this key is taken and given sealed alone")
 	// ErrSealed means that a sealed key does not open.
 	ErrSealed = errors.New("the sealed key does not open")
 )

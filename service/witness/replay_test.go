@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -278,5 +281,29 @@ func TestWitnessSignsOtherCounts(t *testing.T) {
 		if status != tc.status {
 			t.Errorf("%d: %d %s", i, status, text)
 		}
+	}
+}
+
+// Threat 6: who begins more replays than are read at once, and leaves, holds nobody up.
+func TestThreat6ReplaysThatStall(t *testing.T) {
+	l := &chained{log: newLog(t, 1)}
+	w := replaying(t, t.TempDir(), l.log, true)
+	first := l.add(entry{"group:g", 1, "a"})
+	s := httptest.NewServer(w.Handler(nil))
+	defer s.Close()
+	for range 2 * 4 {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(c, "POST "+witness.ReplayPath+" HTTP/1.1\r\nHost: w\r\nContent-Length: 9\r\n\r\n{")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		time.AfterFunc(time.Second/10, func() { _ = c.Close() })
+	}
+	if status, text := asked(w, witness.ReplayPath, "", first); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
 	}
 }

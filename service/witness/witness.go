@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -76,7 +77,7 @@ type Witness struct {
 
 	callers *throttle.Throttle[netip.Addr] // by network
 
-	replaying sync.Mutex // one replay at a time
+	replaying *semaphore.Weighted // a few replays at a time, whoever asks
 
 	mu sync.Mutex // held from the comparison with the latest checkpoint until the new one is kept
 }
@@ -84,7 +85,8 @@ type Witness struct {
 // Open opens the witness in a directory, making both at the first start. logs are
 // the verifier keys of logs that it witnesses.
 func Open(dir, name string, logs []string) (*Witness, error) {
-	w := &Witness{dir: dir, logs: make(map[string]note.Verifiers), callers: throttle.New[netip.Addr](perSecond, atOnce)}
+	w := &Witness{dir: dir, logs: make(map[string]note.Verifiers), callers: throttle.New[netip.Addr](perSecond, atOnce),
+		replaying: semaphore.NewWeighted(mostReplays)}
 	keys := make(map[string][]note.Verifier)
 	for _, text := range logs {
 		v, err := note.NewVerifier(text)
@@ -148,6 +150,13 @@ func (w *Witness) Handler(trusted []netip.Prefix) http.Handler {
 				http.Error(rw, "too many requests from this address: wait a second and send it again",
 					http.StatusTooManyRequests)
 				return
+			}
+			if path == ReplayPath {
+				if w.replaying.Acquire(r.Context(), 1) != nil {
+					return // the caller is gone
+				}
+				defer w.replaying.Release(1)
+				_ = http.NewResponseController(rw).SetReadDeadline(time.Now().Add(replayTime))
 			}
 			raw, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, most))
 			if err != nil {
