@@ -194,13 +194,25 @@ func TestThreat81SealedOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var token wire.SessionTokenResult
 	clear := func(key string) int {
 		t.Helper()
-		return s.posts(t, wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {key}},
+		code, answer := s.posts(t, wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {key}},
 			wire.SessionTokenRequest{AccountID: string(s.alice.ID)})
+		_ = json.Unmarshal(answer, &token)
+		return code
 	}
 	if code := clear(s.alice.Key.Reveal()); code != http.StatusOK {
 		t.Errorf("before: %d", code)
+	}
+	before := http.Header{"Authorization": {"Bearer " + token.Token}}
+	groups := func() int {
+		t.Helper()
+		code, _ := s.posts(t, wire.PathTools+wire.OpGetOwnedGroups, before.Clone(), struct{}{})
+		return code
+	}
+	if code := groups(); code != http.StatusOK {
+		t.Errorf("a session in the clear: %d", code)
 	}
 	for range 2 {
 		if err := s.c.SealAPIKey(t.Context()); err != nil {
@@ -210,8 +222,11 @@ func TestThreat81SealedOnly(t *testing.T) {
 	if code := clear(s.alice.Key.Reveal()); code != http.StatusForbidden {
 		t.Errorf("in the clear: %d", code)
 	}
+	if code := groups(); code != http.StatusUnauthorized {
+		t.Errorf("a session from before: %d", code)
+	}
 	_, secret, _ := strings.Cut(link, "#link=")
-	if code := s.posts(t, "/account/api/sign-in", http.Header{"Origin": {s.URL}, "X-Svc-Page": {"1"}},
+	if code, _ := s.posts(t, "/account/api/sign-in", http.Header{"Origin": {s.URL}, "X-Svc-Page": {"1"}},
 		map[string]string{"link": secret}); code != http.StatusUnauthorized {
 		t.Errorf("a link from before: %d", code)
 	}
@@ -219,7 +234,7 @@ func TestThreat81SealedOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, secret, _ = strings.Cut(link, "#link=")
-	if code := s.posts(t, "/account/api/sign-in", http.Header{"Origin": {s.URL}, "X-Svc-Page": {"1"}},
+	if code, _ := s.posts(t, "/account/api/sign-in", http.Header{"Origin": {s.URL}, "X-Svc-Page": {"1"}},
 		map[string]string{"link": secret}); code != http.StatusForbidden {
 		t.Errorf("a link: %d", code)
 	}
@@ -235,8 +250,8 @@ func TestThreat81SealedOnly(t *testing.T) {
 	}
 }
 
-// posts sends JSON and returns the status of the answer.
-func (s *shelf) posts(t *testing.T, path string, header http.Header, body any) int {
+// posts sends JSON and returns the answer.
+func (s *shelf) posts(t *testing.T, path string, header http.Header, body any) (int, []byte) {
 	t.Helper()
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -252,6 +267,10 @@ func (s *shelf) posts(t *testing.T, path string, header http.Header, body any) i
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, answer
 }
