@@ -52,7 +52,8 @@ func NameHolders(list []Holder) string {
 func (e *BusyError) Unwrap() error { return ErrBusy }
 
 // Holders looks through /proc for processes that have their working directory or
-// something open in dir. It reads links only, which asks nothing of the mount.
+// something open in dir, but for an [Outside], which opens a file for a moment to tell of a change. It reads links
+// only, which asks nothing of the mount.
 func Holders(dir string) []Holder {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
@@ -65,7 +66,7 @@ func Holders(dir string) []Holder {
 			continue
 		}
 		path, ok := held(filepath.Join("/proc", p.Name()), dir)
-		if !ok {
+		if !ok || isOutside(p.Name()) {
 			continue
 		}
 		name, _ := os.ReadFile(filepath.Join("/proc", p.Name(), "comm")) // it may have ended
@@ -75,6 +76,11 @@ func Holders(dir string) []Holder {
 		}
 	}
 	return list
+}
+
+func isOutside(pid string) bool {
+	line, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline")) // it may have ended
+	return strings.HasSuffix(string(line), "\x00"+OutsideCommand+"\x00")
 }
 
 // held returns one path in dir that the process of the folder proc uses.
