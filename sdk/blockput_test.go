@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -305,8 +307,14 @@ func TestPutResumesNot(t *testing.T) {
 			})
 		}, sdk.ErrNotFound, "given the upload up"},
 		"another key": {func(w *resumeWorld) {
-			w.s.Disturb(wire.PathTools+wire.OpOpenJournalKey, func(next http.Handler) http.Handler {
-				return rewritten(next, `"key":"`, `"key":"BBBB`+strings.Repeat("A", 39)+`=","old":"`)
+			w.s.Answer(wire.PathTools+wire.OpOpenJournalKey, func(rw http.ResponseWriter, r *http.Request) {
+				var asked wire.OpenJournalKeyRequest
+				other, err := format.RandomKey()
+				if err = errors.Join(err, json.NewDecoder(r.Body).Decode(&asked)); err != nil {
+					panic(err)
+				}
+				answer(200, map[string]any{"result": wire.OpenJournalKeyResult{SealedKey: w.s.SealFor(r, asked.GroupID,
+					format.JournalRef(asked.Journal), other)}})(rw, r)
 			})
 		}, sdk.ErrCorrupt, "another key"},
 		"key sealed for an epoch of before": {func(w *resumeWorld) {

@@ -34,15 +34,20 @@ func (s *Server) SealedKey(r *http.Request, asked []byte, key string) []byte {
 	if json.Unmarshal(asked, &req) != nil || err != nil || len(raw) != format.KeyBytes {
 		return nil
 	}
+	var k format.Key
+	copy(k.Bytes(), raw) // a liar's may be all zero
+	return s.SealFor(r, req.GroupID, req.IPFSHash, &k)
+}
+
+// SealFor is a key as the vault seals it for the session of a request; nil = the session is not sealed.
+func (s *Server) SealFor(r *http.Request, group, ref string, key *format.Key) []byte {
 	session, err := vaulttest.Session(context.Background(), s.store(), s.masterKey(),
 		strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	s.must(err)
 	if session == nil {
 		return nil
 	}
-	var k format.Key
-	copy(k.Bytes(), raw) // a liar's may be all zero
-	return session.Seal(req.GroupID, req.IPFSHash, &k)
+	return session.Seal(group, ref, key)
 }
 
 // proving has a request that was changed on its way be proven as it is now, as a service that lies can.
