@@ -52,8 +52,10 @@ func (s *sessions) begin(ctx context.Context, key locked.Secret, again bool) (*c
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.list) > 0 && s.list[0].epoch == to.stated.Epoch && s.list[0].key == key {
-		return &s.list[0].begun, nil
+	for _, session := range s.list {
+		if session.epoch == to.stated.Epoch && session.key == key {
+			return &session.begun, nil
+		}
 	}
 	opening, session, err := to.public.NewSession(format.SessionFor{Service: to.service,
 		Account: string(s.c.account), Epoch: to.stated.Epoch}, []byte(key.Reveal()))

@@ -7,8 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
@@ -273,4 +276,30 @@ func (s *shelf) posts(t *testing.T, path string, header http.Header, body any) (
 		t.Fatal(err)
 	}
 	return resp.StatusCode, answer
+}
+
+// Threat 80: a proxy may serve the service below a path of its own, which it takes off: the proof names what is left.
+func TestThreat80ProofBehindAPath(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, testkit.Ours)
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := httputil.NewSingleHostReverseProxy(to)
+	var proofs atomic.Int64
+	counts := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(wire.HeaderProof) != "" {
+			proofs.Add(1)
+		}
+		behind.ServeHTTP(w, r)
+	})
+	proxy := httptest.NewServer(http.StripPrefix("/files", counts))
+	t.Cleanup(proxy.Close)
+	c := s.Client(t, s.alice, func(c *sdk.Config) {
+		c.URL, c.MCPURL, c.AuthURL, c.RPCURL = proxy.URL+"/files/", "", "", ""
+	})
+	if _, err := c.Groups(t.Context()); err != nil || proofs.Load() != 2 {
+		t.Errorf("%d requests were proven: %v", proofs.Load(), err)
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/locked"
@@ -37,6 +39,7 @@ type Begun struct {
 // Caller sends the requests of one account to one service. It is safe for concurrent use.
 type Caller struct {
 	cfg      Config
+	base     string // path of Config.URL, "" for none
 	http     *http.Client
 	tokens   tokenSource
 	outage   outage
@@ -53,6 +56,9 @@ type Caller struct {
 // New makes a caller. It sends nothing.
 func New(cfg Config) *Caller {
 	c := &Caller{cfg: cfg, made: time.Now(), FarAfter: far, ApartAfter: nearby}
+	if base, err := url.Parse(cfg.URL); err == nil {
+		c.base = strings.TrimRight(base.EscapedPath(), "/")
+	}
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport()
 	}

@@ -84,9 +84,7 @@ func (c *Caller) authorize(req *http.Request, g grant, body []byte) {
 	}
 	proven := wire.ProvenRequest{Method: req.Method, Target: req.URL.RequestURI(), Token: g.token.Reveal(),
 		Time: g.issued.Add(time.Since(g.at)).Unix()}
-	if base, err := url.Parse(c.cfg.URL); err == nil { // which a proxy may take off
-		proven.Target = strings.TrimPrefix(proven.Target, strings.TrimRight(base.EscapedPath(), "/"))
-	}
+	proven.Target = strings.TrimPrefix(proven.Target, c.base) // which a proxy may take off
 	if req.Body == nil || body != nil {
 		sum := sha256.Sum256(body)
 		proven.Body = &sum
