@@ -134,6 +134,8 @@ func ofKey(err *sdk.Error) string {
 // hintsOfCodes are about what was refused in particular.
 func hintsOfCodes() map[string]string {
 	return map[string]string{
+		wire.CodeSealedOnly: "See with svcfs doctor whether the service at {service} has a vault now, and try again " +
+			"with this version of svcfs.",
 		wire.CodeReadOnly: "Ask the owner of the group to make {account} a writer with: svcfs group add {group} " +
 			"{account} --role writer.",
 		wire.CodeDisabled: "Ask the operator of the service why; the account is used again after: svcd account " +

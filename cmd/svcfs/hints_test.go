@@ -87,6 +87,8 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 			"Only the account that uploaded it"},
 		"reader": {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized, Code: wire.CodeReadOnly},
 			"svcfs group add team alice.svc.testnet --role writer"},
+		"sealed only": {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized, Code: wire.CodeSealedOnly},
+			"svcfs doctor"},
 		"group":     {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized}, "svcfs group add team alice"},
 		"odd group": {sdk.Error{Group: "a b;c", Kind: sdk.ErrNotAuthorized}, "svcfs group add GROUP alice"},
 		"inner group": {sdk.Error{Kind: sdk.ErrConflict, Err: &sdk.Error{Group: "team", Kind: sdk.ErrConflict}},
