@@ -401,7 +401,7 @@ func (c *crashing) fees() (sum wire.Amount) {
 		// The process that died had to give them.
 		proctest.Eventually(c.t, "the newest records have their places", func() bool {
 			status, answer := c.tool(wire.OpGetGroupTransactions,
-				map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout2}})
+				map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout}})
 			out = answer
 			return status != http.StatusServiceUnavailable
 		})

@@ -40,7 +40,7 @@ func (p *person) kinds(group string) (list []string) {
 	c := &crashing{world: p.w, t: p.w.t, alice: p}
 	c.login()
 	status, out := c.tool("get_group_transactions",
-		map[string]any{"group_id": group, "kinds": "all", "layouts": []string{"svc-ledger-2"}})
+		map[string]any{"group_id": group, "kinds": "all", "layouts": []string{"svc-ledger-3"}})
 	rows, isList := out["result"].([]any)
 	if !isList {
 		p.w.t.Fatal(status, out)

@@ -21,7 +21,7 @@ import (
 
 // layouts is the layout of ledger records that this client understands. It also applies
 // records of renamed folders, and of made and removed ones.
-var layouts = []string{chain.Layout2, chain.ReadsFolders, chain.ReadsMadeFolders}
+var layouts = []string{chain.Layout, chain.ReadsFolders, chain.ReadsMadeFolders}
 
 // verified says how far the chain of a group was verified.
 type verified struct {

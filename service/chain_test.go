@@ -329,7 +329,7 @@ func TestOldVerifiersAreToldToUpdate(t *testing.T) {
 		}
 		status, body := alice.tool(wire.OpGetGroupTransactions, request)
 		if status != http.StatusBadRequest ||
-			!strings.Contains(body, "these records have the layout svc-ledger-2: update svcfs") {
+			!strings.Contains(body, "these records have the layout svc-ledger-3: update svcfs") {
 			t.Errorf("%v: %d %s", more, status, body)
 		}
 	}

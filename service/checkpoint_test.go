@@ -205,7 +205,7 @@ func (r *running) hashes() map[int64][]byte {
 }
 
 // layouts are those of records that a client of today understands.
-func layouts() []string { return []string{chain.Layout2, chain.ReadsFolders, chain.ReadsMadeFolders} }
+func layouts() []string { return []string{chain.Layout, chain.ReadsFolders, chain.ReadsMadeFolders} }
 
 // forgeChain makes the chains valid again after a change of rows, as an attacker with
 // the whole database could.
@@ -681,7 +681,7 @@ func sumOf(t *testing.T, row wire.TransactionRow) string {
 	var b []byte
 	number := func(n uint64) { b = binary.BigEndian.AppendUint64(b, n) }
 	text := func(s string) { number(uint64(len(s))); b = append(b, s...) }
-	text("svc-ledger-2")
+	text("svc-ledger-3")
 	text(row.Chain)
 	number(uint64(row.Number))
 	number(ns)
@@ -693,5 +693,6 @@ func sumOf(t *testing.T, row wire.TransactionRow) string {
 	for _, s := range row.Tags {
 		text(s)
 	}
-	return hash(append(b, prev...))
+	body := sha256.Sum256(b)
+	return hash(append(prev, body[:]...))
 }

@@ -349,7 +349,7 @@ func TestOlderClientsAreRefusedRenamedFolders(t *testing.T) {
 	t.Parallel()
 	_, alice := runWithGroup(t)
 	alice.upload("g", "a/x", []byte("x"))
-	old := object{"layouts": []string{chain.Layout2}}
+	old := object{"layouts": []string{chain.Layout}}
 	before, _ := alice.chain("g", old)
 	r := alice.renamesFolder("a", "b", alice.lastSeq())
 	alice.upload("g", "c", []byte("x"))
@@ -387,7 +387,7 @@ func TestOlderClientsNeverGetRenamedFolders(t *testing.T) {
 		}
 		g.tick.Store(&tick)
 		status, body := g.bob.tool(wire.OpGetGroupTransactions,
-			object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": []string{chain.Layout2},
+			object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": []string{chain.Layout},
 				"after_seq": after - 1})
 		g.tick.Store(nil)
 		if status == http.StatusOK && strings.Contains(body, chain.KindRenameFolder) {

@@ -215,7 +215,7 @@ func TestOlderClientsAreRefusedRecordedFolders(t *testing.T) {
 	before, _ := alice.chain("g", nil)
 	made := alice.makesFolder("b")
 	removed := alice.removesFolder("b")
-	for _, layouts := range [][]string{{chain.Layout2}, {chain.Layout2, chain.ReadsFolders}} {
+	for _, layouts := range [][]string{{chain.Layout}, {chain.Layout, chain.ReadsFolders}} {
 		for after, refused := range map[int64]bool{before[len(before)-1].Seq: true, made.Record.Seq: true,
 			removed.Record.Seq: false} {
 			status, body := alice.tool(wire.OpGetGroupTransactions,

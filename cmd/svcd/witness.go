@@ -29,8 +29,8 @@ witness where the operator of the service has no access.
 The witness prints its key, and "listening on URL" when it is ready. --data holds the
 key and the newest checkpoint of each ledger: if --data is lost, a new witness begins.
 
-With --replay, the service also sends the witness the chain (hashed), the number and
-the hash of each record, and the witness computes all that it signs. Use it where the
+With --replay, the service also sends the witness the chain (hashed) and a hash of
+each record, and the witness computes all that it signs. Use it where the
 operator could show a group another chain of records at another time, and you may know
 how active each account and group is. Begin with a new --data: nothing is said of what
 its key signed before.`,

@@ -33,7 +33,7 @@ func (l *Log) follow(ctx context.Context, file *os.File, f followed, n int64) (n
 	err error) {
 	var rows []chain.Row
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err = ledger.Ends(ctx, tx, f.tree.Records, int(n))
+		rows, err = ledger.Placed(ctx, tx, f.tree.Records, int(n))
 		return err
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func (l *Log) follow(ctx context.Context, file *os.File, f followed, n int64) (n
 	moved := make(map[string]chain.Place)
 	for _, r := range rows {
 		moved[r.Chain] = chain.Place{Number: r.Number, Hash: r.Hash}
-		e.Records = vaultwire.AppendRecord(e.Records, chain.Key(r.Chain), moved[r.Chain])
+		e.Records = vaultwire.AppendRecord(e.Records, &r.Record)
 	}
 	var keys []chain.Hash
 	next = f

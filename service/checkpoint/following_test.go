@@ -38,7 +38,7 @@ func (f *following) NewestTree(context.Context) (vaultwire.Tree, error) {
 
 func (f *following) Extend(_ context.Context, e vaultwire.Extension) (err error) {
 	f.comes("extend")
-	f.log, err = f.log.Extended(e)
+	f.log, _, err = f.log.Extended(e)
 	return err
 }
 

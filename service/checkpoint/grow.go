@@ -155,8 +155,7 @@ func (l *Log) readOn(ctx context.Context, file *os.File, signed Checkpoint, limi
 	f.walk, f.chains = l.walk.Fork(), l.chains
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
 		_, err := f.walk.Next(ctx, tx, int(limit), func(r chain.Row) error {
-			at := chain.Place{Number: r.Number, Hash: r.Hash}
-			f.records = vaultwire.AppendRecord(f.records, chain.Key(r.Chain), at)
+			f.records = vaultwire.AppendRecord(f.records, &r.Record)
 			return addTo(&p, r)
 		})
 		return err

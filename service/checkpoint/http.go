@@ -120,7 +120,7 @@ func (l *Log) tile(ctx context.Context, path string) ([]byte, error) {
 func (l *Log) entries(ctx context.Context, after int64, n int) ([]byte, error) {
 	bundle := make([]byte, 0, n*entrySize)
 	err := l.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := ledger.Ends(ctx, tx, after, n)
+		rows, err := ledger.Placed(ctx, tx, after, n)
 		for _, r := range rows {
 			bundle = binary.BigEndian.AppendUint16(bundle, uint16(len(r.Hash)))
 			bundle = append(bundle, r.Hash[:]...)

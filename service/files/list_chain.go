@@ -34,8 +34,8 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(req.Layouts, chain.Layout2) { // the client would call the records forged
-			return fault.New(wire.CodeValidation, "these records have the layout %s: update svcfs", chain.Layout2)
+		if !slices.Contains(req.Layouts, chain.Layout) { // the client would call the records forged
+			return fault.New(wire.CodeValidation, "these records have the layout %s: update svcfs", chain.Layout)
 		}
 		who := ledger.Viewer{Account: account, IsOwner: g.Owner == account}
 		size := 0

@@ -59,21 +59,13 @@ func Newest(ctx context.Context, tx *store.Tx) (at time.Time, hash []byte, err e
 	return time.Unix(0, ns), hash, nil
 }
 
-// Ends returns chain, number and hash of n records after a place, unchecked.
-func Ends(ctx context.Context, tx *store.Tx, after int64, n int) ([]chain.Row, error) {
+// Placed returns n records after a place, unchecked.
+func Placed(ctx context.Context, tx *store.Tx, after int64, n int) ([]chain.Row, error) {
 	rows := make([]chain.Row, 0, n)
-	for rest, err := range tx.Rows(ctx, "SELECT chain, number, hash FROM placed WHERE place > ? ORDER BY place LIMIT ?",
-		after, n) {
-		var r chain.Row
-		var hash []byte
-		if err == nil {
-			err = rest.Scan(&r.Chain, &r.Number, &hash)
-		}
-		if err == nil && copy(r.Hash[:], hash) < len(r.Hash) {
-			err = fmt.Errorf("its hash has %d bytes", len(hash))
-		}
+	for r, err := range records(ctx, tx, "read rows", nil, "SELECT "+columns+" FROM placed AS ledger WHERE place > ? "+
+		"ORDER BY place LIMIT ?", after, n) {
 		if err != nil {
-			return nil, fmt.Errorf("read row %d: %w", after+int64(len(rows))+1, err)
+			return nil, err
 		}
 		rows = append(rows, r)
 	}

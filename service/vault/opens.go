@@ -31,21 +31,15 @@ type opens struct {
 	mu      sync.Mutex
 	since   time.Time // when it begins to count; zero = the log is not followed yet
 	keys    int64
-	clear   int64                    // of them, in the clear
-	lost    int64                    // of them, for which there was no room in waiting
-	waiting map[record]time.Time     // given out then, and not in the log yet
-	came    *lru.Cache[record, bool] // in the log; true = a key was given out for it
-}
-
-// record is a record in its chain.
-type record struct {
-	chain chain.Hash // key of the chain
-	at    chain.Place
+	clear   int64                              // of them, in the clear
+	lost    int64                              // of them, for which there was no room in waiting
+	waiting map[vaultwire.Placed]time.Time     // given out then, and not in the log yet
+	came    *lru.Cache[vaultwire.Placed, bool] // in the log; true = a key was given out for it
 }
 
 func newOpens() (*opens, error) {
-	came, err := lru.New[record, bool](maxCame)
-	return &opens{waiting: map[record]time.Time{}, came: came}, err
+	came, err := lru.New[vaultwire.Placed, bool](maxCame)
+	return &opens{waiting: map[vaultwire.Placed]time.Time{}, came: came}, err
 }
 
 // begins has it count soon: the log is followed from now on.
@@ -64,7 +58,7 @@ const (
 
 // use has something be given out for a record: once. Errors: [vaultwire.ErrNoClaim].
 func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
-	r := record{chain.Key(made.Chain), chain.PlaceOf(made)}
+	r := vaultwire.Placed{Chain: chain.Key(made.Chain), Place: chain.PlaceOf(made)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.since.IsZero() || now.Before(o.since) {
@@ -72,7 +66,7 @@ func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
 	}
 	used, came := o.came.Peek(r)
 	if _, waits := o.waiting[r]; waits || used {
-		return fmt.Errorf("record %d of the chain %q again: %w", r.at.Number, made.Chain, vaultwire.ErrNoClaim)
+		return fmt.Errorf("record %d of the chain %q again: %w", r.Number, made.Chain, vaultwire.ErrNoClaim)
 	}
 	if kind != notCounted {
 		o.keys++
@@ -92,7 +86,7 @@ func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
 }
 
 // comes crosses a record off that came into the log.
-func (o *opens) comes(r record) {
+func (o *opens) comes(r vaultwire.Placed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, used := o.waiting[r]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,12 +76,13 @@ type opening struct {
 	claims int64        // that were made
 	hashes []chain.Hash // of the records of the log
 	tree   chain.Tree
-	ends   map[string]int64 // numbers of the chains
+	ends   map[string]chain.Place
+	made   map[int64]chain.Hash // of the newest claim of a number
 }
 
 func openingWith(t *testing.T, w way) *opening {
 	t.Helper()
-	o := &opening{t: t, now: time.Now(), ends: map[string]int64{}}
+	o := &opening{t: t, now: time.Now(), ends: map[string]chain.Place{}, made: map[int64]chain.Hash{}}
 	o.Vault, o.rows, _ = started(t, w, func() time.Time { return o.now })
 	file := vaultwire.WrappedKey{Binding: vaultwire.Binding{Group: "g", Ref: "bafy1", Version: 1}}
 	wrapped, err := o.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: file.Binding,
@@ -99,7 +101,8 @@ func openingWith(t *testing.T, w way) *opening {
 func (o *opening) claim(number int64) vaultwire.OpenFile {
 	q := o.asks
 	o.claims++
-	q.Claim.Tx, q.Claim.Number = fmt.Sprint(o.claims), number
+	q.Claim.Tx, q.Claim.Number, q.Claim.Prev = fmt.Sprint(o.claims), number, o.made[number-1]
+	o.made[number] = q.Claim.Sum()
 	return q
 }
 
@@ -127,13 +130,12 @@ func (o *opening) ReadHashes(indexes []int64) (list []tlog.Hash, err error) {
 }
 
 // records puts a record into the log, at the end of a chain.
-func (o *opening) records(name string, hash chain.Hash) {
+func (o *opening) records(name string, body chain.Hash) {
 	o.t.Helper()
-	o.ends[name]++
-	at := chain.Place{Number: o.ends[name], Hash: hash}
-	e := vaultwire.Extension{Records: vaultwire.AppendRecord(nil, chain.Key(name), at),
-		Chains: o.tree.Part([]chain.Hash{chain.Key(name)})}
-	o.tree, o.hashes = o.tree.With(name, at), append(o.hashes, hash)
+	key, before := chain.Key(name), o.ends[name]
+	at := chain.Place{Number: before.Number + 1, Hash: chain.Link(before.Hash, body)}
+	e := vaultwire.Extension{Records: slices.Concat(key[:], body[:]), Chains: o.tree.Part([]chain.Hash{key})}
+	o.tree, o.hashes, o.ends[name] = o.tree.With(name, at), append(o.hashes, at.Hash), at
 	n := int64(len(o.hashes))
 	root, err := tlog.TreeHash(n, o)
 	must(o.t, err)
@@ -197,11 +199,11 @@ func noKeyWithoutAClaim(t *testing.T, w way) {
 	o.opens(first)
 	_, err = o.OpenFile(t.Context(), first)
 	is(t, "a record again", err, vaultwire.ErrNoClaim)
-	o.records(reader, first.Claim.Sum())
+	o.records(reader, first.Claim.Body())
 	_, err = o.OpenFile(t.Context(), first)
 	is(t, "a record again that is in the log", err, vaultwire.ErrNoClaim)
 	second := o.claim(2)
-	o.records(reader, second.Claim.Sum()) // before its key is asked for
+	o.records(reader, second.Claim.Body()) // before its key is asked for
 	o.opens(second)
 	_, err = o.OpenFile(t.Context(), second)
 	is(t, "a record again that was in the log first", err, vaultwire.ErrNoClaim)
@@ -220,19 +222,19 @@ func unrecordedKeysAreCounted(t *testing.T, w way) {
 	o.opens(silent)
 	o.now = o.now.Add(wire.RecordedWithin - time.Second)
 	o.says(2, 2, 0)
-	o.records(reader, first.Claim.Sum())
+	o.records(reader, first.Claim.Body())
 	o.now = o.now.Add(time.Second)
 	o.says(2, 2, 1)
-	o.records("account:throwaway", silent.Claim.Sum())
+	o.records("account:throwaway", silent.Claim.Body())
 	o.says(2, 2, 1)
 	forged := vaultwire.Extension{
-		Records: vaultwire.AppendRecord(nil, chain.Key(reader), chain.PlaceOf(&silent.Claim))}
+		Records: vaultwire.AppendRecord(nil, &silent.Claim)}
 	forged.Tree, _ = o.NewestTree(t.Context(), vaultwire.Nothing{})
 	_, err := o.Extend(t.Context(), forged) // a record of no tree
 	is(t, "a record beside the log", err, vaultwire.ErrNotFollowing)
 	o.says(2, 2, 1)
 	o.records("account:throwaway", chain.Hash{2})
-	o.records(reader, silent.Claim.Sum()) // who wrote it cannot take it back
+	o.records(reader, silent.Claim.Body()) // who wrote it cannot take it back
 	o.says(2, 2, 0)
 }
 
@@ -248,7 +250,7 @@ func TestThreat78ManyUnrecordedKeysAreCounted(t *testing.T) {
 	o.opens(last)
 	o.now = o.now.Add(wire.RecordedWithin)
 	o.says(most+1, most+1, most+1)
-	o.records(reader, first.Claim.Sum())
-	o.records(reader, last.Claim.Sum())
+	o.records(reader, first.Claim.Body())
+	o.records(reader, last.Claim.Body())
 	o.says(most+1, most+1, most)
 }

@@ -185,7 +185,7 @@ func keysAreGivenForRecords(t *testing.T, w way) {
 	is(t, "again", err, vaultwire.ErrNoClaim)
 	o.now = o.now.Add(time.Minute)
 	o.says(0, 0, 1) // who has an API key made without a record is seen
-	o.records(chain.OfAccount("alice"), record.Sum())
+	o.records(chain.OfAccount("alice"), record.Body())
 	o.says(0, 0, 0)
 
 	clock := func() time.Time { return o.now }

@@ -66,7 +66,7 @@ func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, e
 func (v *Vault) Extend(_ context.Context, q vaultwire.Extension) (vaultwire.Nothing, error) {
 	v.following.Lock()
 	defer v.following.Unlock()
-	log, err := v.log.Extended(q)
+	log, records, err := v.log.Extended(q)
 	if err != nil {
 		return vaultwire.Nothing{}, err
 	}
@@ -74,8 +74,8 @@ func (v *Vault) Extend(_ context.Context, q vaultwire.Extension) (vaultwire.Noth
 		v.opens.begins(v.now())
 	}
 	v.log = log
-	for key, at := range q.Log() {
-		v.opens.comes(record{key, at})
+	for _, r := range records {
+		v.opens.comes(r)
 	}
 	return vaultwire.Nothing{}, nil
 }

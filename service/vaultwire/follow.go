@@ -2,7 +2,6 @@ package vaultwire
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 
@@ -35,15 +34,22 @@ type Extension struct {
 const (
 	// MostRecords bounds the records of an [Extension]: it fits into a frame, however many chains there are.
 	MostRecords = 512
-	recordBytes = 32 + 8 + 32
+	recordBytes = 2 * sha256.Size
 	// maxLogRecords bounds the records of a log.
 	maxLogRecords = 1 << 48
 )
 
-// AppendRecord appends a record to [Extension.Records]: key of its chain, number there, and hash.
-func AppendRecord(b []byte, key chain.Hash, at chain.Place) []byte {
-	b = binary.BigEndian.AppendUint64(append(b, key[:]...), uint64(at.Number))
-	return append(b, at.Hash[:]...)
+// AppendRecord appends a record to [Extension.Records]: key of its chain, and its body. Number and hash follow from
+// the record before it in its chain.
+func AppendRecord(b []byte, r *chain.Record) []byte {
+	key, body := chain.Key(r.Chain), r.Body()
+	return append(append(b, key[:]...), body[:]...)
+}
+
+// Placed is a record in its chain.
+type Placed struct {
+	Chain chain.Hash // key of the chain
+	chain.Place
 }
 
 // EdgeOf returns the edge of a tree of n records.
@@ -72,45 +78,48 @@ type Log struct {
 	edge []tlog.Hash
 }
 
-// Extended returns the log with another tree, which must follow from the records. The first one is believed, and so is
-// one with an edge after that of no records. Errors: [ErrNotFollowing].
-func (l Log) Extended(e Extension) (Log, error) {
+// Extended returns the log with another tree, which must follow from the records, and where those are. The first one is
+// believed, and so is one with an edge after that of no records. Errors: [ErrNotFollowing].
+func (l Log) Extended(e Extension) (next Log, records []Placed, err error) {
 	begins := l.Tree == (Tree{}) || l.Tree.Records == 0 && len(e.Edge) > 0
 	switch {
 	case e.Tree.Records < l.Tree.Records || e.Tree.Records > maxLogRecords:
-		return l, fmt.Errorf("a tree of %d records after one of %d: %w", e.Tree.Records, l.Tree.Records,
+		return l, nil, fmt.Errorf("a tree of %d records after one of %d: %w", e.Tree.Records, l.Tree.Records,
 			ErrNotFollowing)
 	case (e.Tree == l.Tree || begins) && len(e.Records) > 0:
-		return l, fmt.Errorf("records that no tree before lacks: %w", ErrNotFollowing)
+		return l, nil, fmt.Errorf("records that no tree before lacks: %w", ErrNotFollowing)
 	case e.Tree == l.Tree:
-		return l, nil
+		return l, nil, nil
 	case begins:
-		return begun(e)
+		next, err = begun(e)
+		return next, nil, err
 	}
 	part, err := chain.ParseTreePart(e.Chains)
 	if err != nil {
-		return l, fmt.Errorf("%w: %w", ErrNotFollowing, err)
+		return l, nil, fmt.Errorf("%w: %w", ErrNotFollowing, err)
 	}
 	if root, _ := part.Root(); root != l.Tree.Chains {
-		return l, fmt.Errorf("its tree of chains is of another tree: %w", ErrNotFollowing)
+		return l, nil, fmt.Errorf("its tree of chains is of another tree: %w", ErrNotFollowing)
 	}
 	if len(e.Records)%recordBytes != 0 || len(e.Records) > MostRecords*recordBytes {
-		return l, fmt.Errorf("%d bytes of records: %w", len(e.Records), ErrNotFollowing)
+		return l, nil, fmt.Errorf("%d bytes of records: %w", len(e.Records), ErrNotFollowing)
 	}
-	next := Log{Tree: Tree{Records: l.Tree.Records}, edge: append([]tlog.Hash(nil), l.edge...)}
-	for key, at := range e.Log() {
-		if was := part.End(key); at.Number != was.Number+1 {
-			return l, fmt.Errorf("record %d of a chain after record %d: %w", at.Number, was.Number, ErrNotFollowing)
-		}
-		part.Move(key, at)
-		next.add(tlog.RecordHash(at.Hash[:]))
+	next = Log{Tree: Tree{Records: l.Tree.Records}, edge: append([]tlog.Hash(nil), l.edge...)}
+	for raw := e.Records; len(raw) > 0; raw = raw[recordBytes:] {
+		r := Placed{Chain: chain.Hash(raw[:sha256.Size])}
+		before := part.End(r.Chain)
+		r.Place = chain.Place{Number: before.Number + 1,
+			Hash: chain.Link(before.Hash, chain.Hash(raw[sha256.Size:recordBytes]))}
+		part.Move(r.Chain, r.Place)
+		next.add(tlog.RecordHash(r.Hash[:]))
+		records = append(records, r)
 	}
 	chains, ok := part.Root()
 	next.Tree.Root, next.Tree.Chains = chain.Hash(next.root()), chains
 	if !ok || next.Tree != e.Tree {
-		return l, fmt.Errorf("its records do not give it: %w", ErrNotFollowing)
+		return l, nil, fmt.Errorf("its records do not give it: %w", ErrNotFollowing)
 	}
-	return next, nil
+	return next, records, nil
 }
 
 func begun(e Extension) (l Log, err error) {

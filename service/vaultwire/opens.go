@@ -1,9 +1,7 @@
 package vaultwire
 
 import (
-	"encoding/binary"
 	"fmt"
-	"iter"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -35,16 +33,4 @@ func (q OpenFile) Check() error {
 		return fmt.Errorf("a record of another file: %w", ErrNoClaim)
 	}
 	return nil
-}
-
-// Log is an iterator over the records of the extension: the key of the chain of each, and its place there.
-func (e Extension) Log() iter.Seq2[chain.Hash, chain.Place] {
-	return func(yield func(chain.Hash, chain.Place) bool) {
-		for raw := e.Records; len(raw) >= recordBytes; raw = raw[recordBytes:] {
-			at := chain.Place{Number: int64(binary.BigEndian.Uint64(raw[32:])), Hash: chain.Hash(raw[40:recordBytes])}
-			if !yield(chain.Hash(raw[:32]), at) {
-				return
-			}
-		}
-	}
 }

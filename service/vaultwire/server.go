@@ -66,7 +66,7 @@ func operations() map[string]operation {
 }
 
 // protocol is the version of what service and vault say to each other. Both come from one release.
-const protocol = 7
+const protocol = 8
 
 // hello is the first frame of each connection, from the vault.
 type hello struct {

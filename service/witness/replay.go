@@ -75,10 +75,10 @@ func (w *Witness) Replay(request string) (mark string, err error) {
 		return "", refuse(http.StatusForbidden, "the mark of the tree of %d records is not of this witness: send the "+
 			"records behind the checkpoint that it signed last", q.From.Tree.Records)
 	}
-	log, err := vaultwire.Log{}.Extended(q.From)
+	log, _, err := vaultwire.Log{}.Extended(q.From)
 	if err == nil {
 		q.Next.Edge = nil // nothing is believed
-		log, err = log.Extended(q.Next)
+		log, _, err = log.Extended(q.Next)
 	}
 	if err != nil {
 		return "", refuse(http.StatusUnprocessableEntity, "the records behind number %d are not those of the tree "+

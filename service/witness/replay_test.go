@@ -23,19 +23,19 @@ import (
 )
 
 // entry is a record, in the chain where a service says that it is.
-type entry struct {
-	chain  string
-	number int64
-	text   string
-}
-
-func (e entry) at() chain.Place { return chain.Place{Number: e.number, Hash: chain.Key(e.text)} }
+type entry struct{ chain, text string }
 
 // chained is a log whose records are in chains.
 type chained struct {
 	*log
 	chains chain.Tree
+	ends   map[string]chain.Place
 	opens  wire.Opens
+}
+
+func newChained(t *testing.T) *chained {
+	t.Helper()
+	return &chained{log: newLog(t, 1), ends: map[string]chain.Place{}}
 }
 
 // shown is the checkpoint of a log, and the tree in it.
@@ -59,14 +59,15 @@ func (l *chained) add(list ...entry) (q witness.Replay) {
 		l.t.Fatal(err)
 	}
 	for _, e := range list {
-		at := e.at()
+		before, body := l.ends[e.chain], chain.Key(e.text)
+		at := chain.Place{Number: before.Number + 1, Hash: chain.Link(before.Hash, body)}
 		more, err := tlog.StoredHashesForRecordHash(l.n, tlog.RecordHash(at.Hash[:]), l)
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		l.hashes, l.n, l.chains = append(l.hashes, more...), l.n+1, l.chains.With(e.chain, at)
-		q.Next.Records = vaultwire.AppendRecord(q.Next.Records, chain.Key(e.chain), at)
-		keys = append(keys, chain.Key(e.chain))
+		l.ends[e.chain], keys = at, append(keys, chain.Key(e.chain))
+		q.Next.Records = slices.Concat(q.Next.Records, keys[len(keys)-1][:], body[:])
 	}
 	_, q.Next.Tree = l.shown()
 	q.Base, q.Next.Chains = vaultwire.NoRecords(), before.Part(keys)
@@ -103,11 +104,11 @@ func replaying(t *testing.T, dir string, l *log, replays bool) *witness.Witness 
 // Threat 6: a service with two chains of one group shows one at one size and the other at the next. A witness that
 // replays signs one of them, whatever it is told of the records, and one that does not signs both.
 func TestThreat6TwoChainsOfAGroup(t *testing.T) {
-	one, other := entry{"group:g", 1, "a"}, entry{"group:g", 1, "b"}
-	third := entry{"group:g", 2, "c"}
+	one, other := entry{"group:g", "a"}, entry{"group:g", "b"}
+	third := entry{"group:g", "c"}
 	for _, replays := range []bool{true, false} {
 		dir := t.TempDir()
-		l := &chained{log: newLog(t, 1)}
+		l := newChained(t)
 		w := replaying(t, dir, l.log, replays)
 		mark := ""
 		first := l.add(one)
@@ -120,15 +121,14 @@ func TestThreat6TwoChainsOfAGroup(t *testing.T) {
 		}
 		w = replaying(t, dir, l.log, replays) // what it signed is on disk
 		for what, told := range map[string][]entry{
-			"the second chain as such":         {one, other},
-			"the first chain as another one":   {{"group:h", 1, "a"}, other},
-			"the second chain as another one":  {one, {"group:h", 1, "b"}},
-			"no records":                       nil,
-			"the second chain from its second": {one, {"group:g", 2, "b"}},
+			"the second chain as such":        {one, other},
+			"the first chain as another one":  {{"group:h", "a"}, other},
+			"the second chain as another one": {one, {"group:h", "b"}},
+			"no records":                      nil,
 		} {
 			mark := ""
 			for i := range told {
-				lie := &chained{log: newLog(t, 1)}
+				lie := newChained(t)
 				lie.add(told[:i]...)
 				q := lie.add(told[i])
 				q.Mark = mark
@@ -141,6 +141,7 @@ func TestThreat6TwoChainsOfAGroup(t *testing.T) {
 			}
 			hidden := *l
 			hidden.log = &log{t: t, signer: l.signer, hashes: slices.Clone(l.hashes), n: l.n}
+			hidden.ends = map[string]chain.Place{}
 			hidden.add(other) // the tree of chains has no other end of the group
 			shown, _ := hidden.shown()
 			status, text := asked(w, witness.Path, mark, "old 1\n"+hidden.proof(1)+"\n"+shown)
@@ -167,12 +168,12 @@ func TestThreat6TwoChainsOfAGroup(t *testing.T) {
 
 // Threat 6: what is not the records from one tree to the other gets no mark, and the answer says what to do.
 func TestThreat6RecordsThatLie(t *testing.T) {
-	l := &chained{log: newLog(t, 1)}
+	l := newChained(t)
 	w := replaying(t, t.TempDir(), l.log, true)
-	first := l.add(entry{"group:g", 1, "a"}, entry{"group:h", 1, "b"})
+	first := l.add(entry{"group:g", "a"}, entry{"group:h", "b"})
 	_, mark := asked(w, witness.ReplayPath, "", first)
 	_, stranger := asked(replaying(t, t.TempDir(), l.log, true), witness.ReplayPath, "", first)
-	q := l.add(entry{"group:g", 2, "c"}, entry{"group:i", 1, "d"}, entry{"group:g", 3, "e"})
+	q := l.add(entry{"group:g", "c"}, entry{"group:i", "d"}, entry{"group:g", "e"})
 	q.Mark = mark
 	raw, err := json.Marshal(q)
 	if err != nil {
@@ -195,9 +196,8 @@ func TestThreat6RecordsThatLie(t *testing.T) {
 		"cut":     {changed(func(q *witness.Replay) { q.Next.Records = q.Next.Records[:size+1] }), 422, lie},
 		"repeated": {changed(func(q *witness.Replay) { copy(q.Next.Records[2*size:], q.Next.Records[:size]) }), 422,
 			lie},
-		"a number": {changed(func(q *witness.Replay) { q.Next.Records[39]++ }), 422, lie},
-		"a hash":   {changed(func(q *witness.Replay) { q.Next.Records[40]++ }), 422, lie},
-		"a chain":  {changed(func(q *witness.Replay) { q.Next.Records[size]++ }), 422, lie},
+		"a body":  {changed(func(q *witness.Replay) { q.Next.Records[size-1]++ }), 422, lie},
+		"a chain": {changed(func(q *witness.Replay) { q.Next.Records[size]++ }), 422, lie},
 		"too many": {changed(func(q *witness.Replay) {
 			q.Next.Records = make([]byte, size*(vaultwire.MostRecords+1))
 		}), 422, lie},
@@ -231,8 +231,8 @@ func TestThreat6RecordsThatLie(t *testing.T) {
 
 // What was signed without its records is replayed from the first one on.
 func TestWitnessThatReplaysFromNowOn(t *testing.T) {
-	l, dir := &chained{log: newLog(t, 1)}, t.TempDir()
-	q := l.add(entry{"group:g", 1, "a"}, entry{"group:g", 2, "b"})
+	l, dir := newChained(t), t.TempDir()
+	q := l.add(entry{"group:g", "a"}, entry{"group:g", "b"})
 	shown, _ := l.shown()
 	for i, tc := range []struct {
 		replays bool
@@ -260,9 +260,9 @@ func TestWitnessThatReplaysFromNowOn(t *testing.T) {
 
 // What the vault counted changes while the log does not, and both are signed; no other line may change.
 func TestWitnessSignsOtherCounts(t *testing.T) {
-	l := &chained{log: newLog(t, 1)}
+	l := newChained(t)
 	w := replaying(t, t.TempDir(), l.log, false)
-	l.add(entry{"group:g", 1, "a"})
+	l.add(entry{"group:g", "a"})
 	before := l.chains
 	for i, tc := range []struct {
 		opens  wire.Opens
@@ -286,9 +286,9 @@ func TestWitnessSignsOtherCounts(t *testing.T) {
 
 // Threat 6: who begins more replays than are read at once, and leaves, holds nobody up.
 func TestThreat6ReplaysThatStall(t *testing.T) {
-	l := &chained{log: newLog(t, 1)}
+	l := newChained(t)
 	w := replaying(t, t.TempDir(), l.log, true)
-	first := l.add(entry{"group:g", 1, "a"})
+	first := l.add(entry{"group:g", "a"})
 	s := httptest.NewServer(w.Handler(nil))
 	defer s.Close()
 	for range 2 * 4 {

@@ -18,7 +18,8 @@ func TestHashesOfRecordsAreFixed(t *testing.T) {
 		Fee: "640000000000000000000000", Request: "0011223344556677", Prev: chain.Hash{0xaa},
 		Chain: "group:team", Number: 1, Tags: []chain.Tag{{Name: "size", Value: "14"}, {Name: "type", Value: "text/plain"}}}
 	sum := r.Sum()
-	if got, want := hex.EncodeToString(sum[:]), "be276e7cbc5a4751dc468c8b81fe28c52d948a3b94edea5d7cda9110775a7fae"; got != want {
+	if got, want := hex.EncodeToString(sum[:]),
+		"85cba049c783bc7fe36258f93c351690f6ad8e275fa87776c009bccb6a087469"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// Layout2 is the layout of records, which are numbered and linked in their chain. The hash of a record begins
-// with the name of its layout.
-const Layout2 = "svc-ledger-2"
+// Layout is the layout of records, which are numbered and linked in their chain. What is hashed of a record begins
+// with it.
+const Layout = "svc-ledger-3"
 
 // ReadsFolders is what a reader of a chain states beside the layout if it applies records
 // of [KindRenameFolder]. A reader that ignored such a record would show names of before.
 const ReadsFolders = KindRenameFolder
 
-// Tags of records of [Layout2]. A record may have other tags: the hash covers every tag,
+// Tags of records of [Layout]. A record may have other tags: the hash covers every tag,
 // and readers ignore unknown ones.
 const (
 	TagType     = "type"     // media type of the plaintext
@@ -86,14 +86,23 @@ type Row struct {
 
 // Sum computes the hash of a record from its fields. service/LEDGER.md has the layout
 // byte by byte; it never changes.
-func (r *Record) Sum() Hash {
+func (r *Record) Sum() Hash { return Link(r.Prev, r.Body()) }
+
+// Link is the hash of a record from the hash of the one before it in its chain and its body. So who is given the bodies
+// of a chain computes where it ends, and learns nothing of what they say.
+func Link(prev, body Hash) Hash {
+	return sha256.Sum256(append(append(make([]byte, 0, 2*sha256.Size), prev[:]...), body[:]...))
+}
+
+// Body is the hash of all fields of a record but Prev. No body has the 64 bytes that a [Link] has.
+func (r *Record) Body() Hash {
 	b := make([]byte, 0, 1024) // nearly every record fits, so that the buffer stays on the stack
 	text := func(s string) {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
 		b = append(b, s...)
 	}
 	number := func(n int64) { b = binary.BigEndian.AppendUint64(b, uint64(n)) }
-	text(Layout2)
+	text(Layout)
 	text(r.Chain)
 	number(r.Number)
 	number(r.TimeNS)
@@ -105,7 +114,6 @@ func (r *Record) Sum() Hash {
 		text(tag.Name)
 		text(tag.Value)
 	}
-	b = append(b, r.Prev[:]...)
 	return sha256.Sum256(b)
 }
 
