@@ -86,10 +86,10 @@ type Summary struct {
 }
 
 // leftBehind are tables that start empty in the new service: leases, sign-ins at the old
-// address, what the database counts itself, and trees of names, which follow from the rest.
+// address, what the database counts itself, trees of names and what vaults know of groups, which follow from the rest.
 func leftBehind() []string {
 	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes", "record_ids", "unplaced",
-		"sequencer", "name_trees", "name_pages"}
+		"sequencer", "name_trees", "name_pages", "group_states"}
 }
 
 // placesTable has the places of records, where the database does not make them of sequences.

@@ -203,6 +203,10 @@ func (s *Session) Refused(err error) error {
 		return fault.New(wire.CodeSealedOnly, "not authorized: this key is given sealed alone, such as that of a file "+
 			"whose group had it so when the file was saved: use svcfs")
 	}
+	if errors.Is(err, vaultwire.ErrNoMember) {
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: the records of the group do not have this account "+
+			"as a member")
+	}
 	return refusedToken(err)
 }
 

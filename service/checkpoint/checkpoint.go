@@ -89,6 +89,7 @@ type Key interface {
 	// The others are those of [vaultwire.Vault].
 	Extend(ctx context.Context, e vaultwire.Extension) error
 	NewestTree(ctx context.Context) (vaultwire.Tree, error)
+	Follow(ctx context.Context, q vaultwire.Follow) (vaultwire.Followed, error)
 }
 
 // Keys returns the keys of a log as a transaction sees them, the oldest first. The

@@ -81,6 +81,10 @@ func (k keyOf) Public() ed25519.PublicKey {
 
 func (keyOf) Version() int64 { return 1 }
 
+func (keyOf) Follow(context.Context, vaultwire.Follow) (vaultwire.Followed, error) {
+	return vaultwire.Followed{}, vaultwire.ErrNotFollowing
+}
+
 func (k keyOf) Sign(_ context.Context, q vaultwire.Sign) (s vaultwire.Signed, err error) {
 	text, err := q.Text(nil, s.Opens, time.Now())
 	s.Signature = ed25519.Sign(ed25519.PrivateKey(k), text)

@@ -115,7 +115,11 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	check := vaultwire.Check{WrappedKey: row.key(req.GroupID, req.IPFSHash), Token: found.by.Token()}
-	if _, err := f.keys.CheckKey(ctx, f.store, check); err != nil {
+	err = f.log.WithGroup(ctx, req.GroupID, func() error {
+		_, err := f.keys.CheckKey(ctx, f.store, check)
+		return err
+	})
+	if err != nil {
 		return s, f.unlessDeleted(ctx, account, req, found.by.Refused(err))
 	}
 	asks := func() []store.Ask {
@@ -145,7 +149,11 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		Token: found.by.Token()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyPatience) // it is paid
 	defer cancel()
-	if s.Key, err = f.keys.FileKey(ctx, f.store, open); err != nil {
+	err = f.log.WithGroup(ctx, req.GroupID, func() error {
+		s.Key, err = f.keys.FileKey(ctx, f.store, open)
+		return err
+	})
+	if err != nil {
 		f.unread.note(account, req.IPFSHash, true)
 		return s, found.by.Refused(err)
 	}

@@ -252,6 +252,10 @@ func (l logKey) NewestTree(ctx context.Context) (vaultwire.Tree, error) {
 	return l.vault.NewestTree(ctx, vaultwire.Nothing{})
 }
 
+func (l logKey) Follow(ctx context.Context, q vaultwire.Follow) (vaultwire.Followed, error) {
+	return l.vault.Follow(ctx, q)
+}
+
 func (l logKey) Sign(ctx context.Context, q vaultwire.Sign) (vaultwire.Signed, error) {
 	q.Version = l.key.Version
 	return l.vault.Sign(ctx, q)

@@ -92,14 +92,19 @@ func (n *Names) Follow(ctx context.Context, tx *store.Tx, most int) (*chain.Name
 // news returns at most so many records after n, and those of renamed folders after these: the tables are those of the
 // newest record.
 func (n *Names) news(ctx context.Context, tx *store.Tx, most int) (rows, behind []chain.Row, err error) {
-	rows, err = rowsOf(records(ctx, tx, "follow names", nil, "SELECT "+columns+" FROM ledger WHERE group_id = ? AND "+
-		"kind <> '"+chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT ?", n.group, n.seq, most))
+	rows, err = ChainAfter(ctx, tx, n.group, n.seq, most)
 	if err != nil || len(rows) < most {
 		return rows, nil, err
 	}
 	behind, err = rowsOf(records(ctx, tx, "follow renamed folders", nil, "SELECT "+columns+" "+ofFolders+
 		" AND kind = '"+chain.KindRenameFolder+"' ORDER BY seq", n.group, rows[most-1].Seq))
 	return rows, behind, err
+}
+
+// ChainAfter returns at most so many records of the chain of a group after a sequence, unchecked.
+func ChainAfter(ctx context.Context, tx *store.Tx, group string, seq int64, most int) ([]chain.Row, error) {
+	return rowsOf(records(ctx, tx, "read a chain", nil, "SELECT "+columns+" FROM ledger WHERE group_id = ? AND "+
+		"kind <> '"+chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT ?", group, seq, most))
 }
 
 func rowsOf(all iter.Seq2[chain.Row, error]) (rows []chain.Row, err error) {

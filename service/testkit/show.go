@@ -284,22 +284,41 @@ func (s *Server) keyless(next http.Handler) http.Handler {
 // OpensInSilence has the vault give out a key for a retrieval that is not recorded, as who took over a service can.
 func (s *Server) OpensInSilence() {
 	s.tb.Helper()
-	owner := vaultwire.Binding{Group: "team", Ref: "bafy", Version: 1}
-	wrapped, err := s.vault.Wrap(context.Background(), vaultwire.Wrap{Root: 1, Binding: owner,
-		Key: make([]byte, vaultwire.KeyBytes)})
+	ctx, group := context.Background(), "silent"
+	owner := vaultwire.Binding{Group: group, Ref: "bafy", Version: 1}
+	wrapped, err := s.vault.Wrap(ctx, vaultwire.Wrap{Root: 1, Binding: owner, Key: make([]byte, vaultwire.KeyBytes)})
 	s.must(err)
-	account := s.Account("silent", "0")
+	account := s.Account("silent", "1")
+	s.call(account, wire.OpRegisterGroup, wire.GroupRequest{GroupID: group}, nil)
+	s.giveGroup(group)
 	var credential []byte
-	s.must(s.store().Read(context.Background(), func(tx *store.Tx) error {
-		return tx.QueryRowContext(context.Background(), "SELECT credential FROM accounts WHERE id = ?",
-			account.ID).Scan(&credential)
+	s.must(s.store().Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT credential FROM accounts WHERE id = ?", account.ID).Scan(&credential)
 	}))
-	token, err := s.vault.IssueToken(context.Background(), vaultwire.IssueToken{Credential: credential,
+	token, err := s.vault.IssueToken(ctx, vaultwire.IssueToken{Credential: credential,
 		Key: []byte(account.Key.Reveal()), Claims: vaultwire.Claims{Account: string(account.ID), Issued: time.Now(),
 			Expires: time.Now().Add(time.Hour)}})
 	s.must(err)
 	reader := vaulttest.Reader{Account: string(account.ID), Token: token.Text}
-	_, err = s.vault.OpenFile(context.Background(), reader.Claimed(vaultwire.WrappedKey{Binding: owner,
+	_, err = s.vault.OpenFile(ctx, reader.Claimed(vaultwire.WrappedKey{Binding: owner,
 		Wrapped: wrapped.Wrapped}, time.Now()))
+	s.must(err)
+}
+
+// giveGroup gives the vault the chain of a group.
+func (s *Server) giveGroup(group string) {
+	s.tb.Helper()
+	l := emptyLog("o", nil)
+	s.follow(l)
+	tree, err := s.vault.NewestTree(context.Background(), vaultwire.Nothing{})
+	s.must(err)
+	name := chain.OfGroup(group)
+	q := vaultwire.Follow{Group: group, Chains: l.trees[tree.Records].Part([]chain.Hash{chain.Key(name)})}
+	for _, r := range l.records {
+		if r.Chain == name {
+			q.Records = append(q.Records, r)
+		}
+	}
+	_, err = s.vault.Follow(context.Background(), q)
 	s.must(err)
 }

@@ -28,18 +28,25 @@ const (
 // opens counts the keys of files that were given out: each for a record, which is crossed off when it comes into the
 // log. Who took over the service can leave none away unnoticed. It is safe for concurrent use.
 type opens struct {
-	mu      sync.Mutex
-	since   time.Time // when it begins to count; zero = the log is not followed yet
-	keys    int64
-	clear   int64                              // of them, in the clear
-	lost    int64                              // of them, for which there was no room in waiting
-	waiting map[vaultwire.Placed]time.Time     // given out then, and not in the log yet
-	came    *lru.Cache[vaultwire.Placed, bool] // in the log; true = a key was given out for it
+	mu     sync.Mutex
+	since  time.Time // when it begins to count; zero = the log is not followed yet
+	keys   int64
+	clear  int64                              // of them, in the clear
+	lost   int64                              // of them, for which there was no room in waits
+	waits  map[*waiting]bool                  // keys
+	lacked map[vaultwire.Placed][]*waiting    // by the record that the log lacks
+	came   *lru.Cache[vaultwire.Placed, bool] // in the log; true = a key was given out for it
+}
+
+// waiting is a key, or something else, that was given out for records that are not in the log yet.
+type waiting struct {
+	at    time.Time
+	lacks int // records
 }
 
 func newOpens() (*opens, error) {
 	came, err := lru.New[vaultwire.Placed, bool](maxCame)
-	return &opens{waiting: map[vaultwire.Placed]time.Time{}, came: came}, err
+	return &opens{waits: map[*waiting]bool{}, lacked: map[vaultwire.Placed][]*waiting{}, came: came}, err
 }
 
 // begins has it count soon: the log is followed from now on.
@@ -56,8 +63,9 @@ const (
 	keyInClear
 )
 
-// use has something be given out for a record: once. Errors: [vaultwire.ErrNoClaim].
-func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
+// use has something be given out for a record: once. beside is another record that has to come into the log; nil = none.
+// Errors: [vaultwire.ErrNoClaim].
+func (o *opens) use(made *chain.Record, now time.Time, kind int, beside *vaultwire.Placed) error {
 	r := vaultwire.Placed{Chain: chain.Key(made.Chain), Place: chain.PlaceOf(made)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,7 +73,7 @@ func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
 		return nil
 	}
 	used, came := o.came.Peek(r)
-	if _, waits := o.waiting[r]; waits || used {
+	if o.lacked[r] != nil || used {
 		return fmt.Errorf("record %d of the chain %q again: %w", r.Number, made.Chain, vaultwire.ErrNoClaim)
 	}
 	if kind != notCounted {
@@ -74,11 +82,23 @@ func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
 	if kind == keyInClear {
 		o.clear++
 	}
-	switch {
-	case came:
+	var lacks []vaultwire.Placed
+	if came {
 		o.came.Add(r, true)
-	case len(o.waiting) < maxWaiting:
-		o.waiting[r] = now
+	} else {
+		lacks = append(lacks, r)
+	}
+	if beside != nil && !o.came.Contains(*beside) {
+		lacks = append(lacks, *beside)
+	}
+	switch {
+	case len(lacks) == 0:
+	case len(o.waits) < maxWaiting:
+		w := &waiting{now, len(lacks)}
+		o.waits[w] = true
+		for _, r := range lacks {
+			o.lacked[r] = append(o.lacked[r], w)
+		}
 	default:
 		o.lost++
 	}
@@ -89,9 +109,13 @@ func (o *opens) use(made *chain.Record, now time.Time, kind int) error {
 func (o *opens) comes(r vaultwire.Placed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, used := o.waiting[r]
-	delete(o.waiting, r)
-	o.came.Add(r, used)
+	for _, w := range o.lacked[r] {
+		if w.lacks--; w.lacks == 0 {
+			delete(o.waits, w)
+		}
+	}
+	o.came.Add(r, o.lacked[r] != nil)
+	delete(o.lacked, r)
 }
 
 // counted is what a checkpoint says.
@@ -99,8 +123,8 @@ func (o *opens) counted(now time.Time) wire.Opens {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := wire.Opens{Since: o.since.Unix(), Keys: o.keys, Clear: o.clear, Unrecorded: o.lost}
-	for _, at := range o.waiting {
-		if now.Sub(at) >= wire.RecordedWithin {
+	for w := range o.waits {
+		if now.Sub(w.at) >= wire.RecordedWithin {
 			c.Unrecorded++
 		}
 	}
@@ -130,8 +154,12 @@ func (v *Vault) OpenFile(_ context.Context, q vaultwire.OpenFile) (a vaultwire.O
 	if session.sealed == nil {
 		kind = keyInClear
 	}
+	var beside *vaultwire.Placed
 	if err = session.mayHave(u); err == nil {
-		err = v.opens.use(&q.Claim, v.now(), kind)
+		beside, err = v.groups.check(q.Binding.Group, session.Account)
+	}
+	if err == nil {
+		err = v.opens.use(&q.Claim, v.now(), kind, beside)
 	}
 	if err != nil {
 		clear(u.key)

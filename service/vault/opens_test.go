@@ -71,6 +71,7 @@ type opening struct {
 	t    *testing.T
 	now  time.Time
 	rows []vaultwire.Row
+	from vaultwire.Source
 
 	asks   vaultwire.OpenFile
 	claims int64        // that were made
@@ -83,18 +84,36 @@ type opening struct {
 func openingWith(t *testing.T, w way) *opening {
 	t.Helper()
 	o := &opening{t: t, now: time.Now(), ends: map[string]chain.Place{}, made: map[int64]chain.Hash{}}
-	o.Vault, o.rows, _ = started(t, w, func() time.Time { return o.now })
+	o.Vault, o.rows, o.from = started(t, w, o.clock)
 	file := vaultwire.WrappedKey{Binding: vaultwire.Binding{Group: "g", Ref: "bafy1", Version: 1}}
 	wrapped, err := o.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: file.Binding,
 		Key: bytes.Repeat([]byte{7}, vaultwire.KeyBytes)})
 	must(t, err)
 	file.Wrapped = wrapped.Wrapped
 	o.asks = claimed(file, accountOf(t, o.Vault, "reader", func() time.Time { return o.now }).signsIn())
+	follow(t, o.Vault, registered("g"))
 	o.opens(o.claim(1)) // before it follows the log
 	o.records("account:first", chain.Hash{1})
+	group := registered("g")
+	o.records(group.Chain, group.Body())
+	follow(t, o.Vault, group)
 	o.opens(o.claim(1)) // its record may have been in the log before
 	o.now = o.now.Add(30 * time.Second)
 	return o
+}
+
+func (o *opening) clock() time.Time { return o.now }
+
+// registered is the first record of the chain of a group of the reader.
+func registered(group string) chain.Record {
+	return chain.Record{Kind: chain.KindRegister, Account: "reader", Group: group, Chain: chain.OfGroup(group), Number: 1}
+}
+
+// follow gives a vault the records of a group.
+func follow(t *testing.T, v vaultwire.Vault, list ...chain.Record) {
+	t.Helper()
+	_, err := v.Follow(t.Context(), vaultwire.Follow{Group: list[0].Group, Records: list})
+	must(t, err)
 }
 
 // claim is the question for another retrieval, whose record has a number of its chain.

@@ -86,7 +86,7 @@ func (v *Vault) TakeKey(_ context.Context, q vaultwire.TakeKey) (a vaultwire.Ope
 	if err != nil || len(key) == keyBytes {
 		return a, fmt.Errorf("give an API key: %w", vaultwire.ErrHeld)
 	}
-	if err := v.opens.use(&q.Record, v.now(), notCounted); err != nil {
+	if err := v.opens.use(&q.Record, v.now(), notCounted, nil); err != nil {
 		clear(key)
 		return a, err
 	}
@@ -202,7 +202,7 @@ func (v *Vault) signIn(q vaultwire.IssueToken) error {
 	if q.Credential.SealedOnly() {
 		return vaultwire.ErrSealedOnly
 	}
-	return v.opens.use(q.SignIn, v.now(), notCounted)
+	return v.opens.use(q.SignIn, v.now(), notCounted, nil)
 }
 
 // begin begins a sealed session, and returns its secret, sealed for the vault.

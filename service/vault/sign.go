@@ -72,8 +72,10 @@ func (v *Vault) Extend(_ context.Context, q vaultwire.Extension) (vaultwire.Noth
 	}
 	if v.log.Tree.Records == 0 { // the first tree that has records is believed
 		v.opens.begins(v.now())
+		v.groups.begins(log.Tree)
 	}
 	v.log = log
+	v.groups.extends(log.Tree, records)
 	for _, r := range records {
 		v.opens.comes(r)
 	}

@@ -55,6 +55,7 @@ type Vault struct {
 	log       vaultwire.Log
 
 	opens       *opens
+	groups      *groups
 	sessions    *lru.Cache[[sha256.Size]byte, session]   // by the hash of their token
 	comparing   sync.Mutex                               // guards a comparison with credentials
 	credentials *lru.Cache[string, vaultwire.Credential] // the newest of an account
@@ -78,6 +79,10 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 	if err != nil {
 		return nil, err
 	}
+	groups, err := newGroups()
+	if err != nil {
+		return nil, err
+	}
 	sessions, err := lru.New[[sha256.Size]byte, session](maxSessions)
 	if err != nil {
 		return nil, err
@@ -88,8 +93,8 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 	}
 	return &Vault{source: source, other: next, measurement: measurement, now: now, hold: hold, master: master,
 		inUse: map[string]int64{}, secrets: map[int64]*format.VaultSecret{},
-		signers: map[int64]ed25519.PrivateKey{}, opens: opens, sessions: sessions,
-		credentials: credentials}, nil
+		signers: map[int64]ed25519.PrivateKey{}, opens: opens, groups: groups,
+		sessions: sessions, credentials: credentials}, nil
 }
 
 // AllowLegacy has the vault give the keys of groups that files from before this service are sealed with: they open all
@@ -200,6 +205,9 @@ func (v *Vault) Check(_ context.Context, q vaultwire.Check) (a vaultwire.Checked
 		session, err := v.sessionOf(q.Token)
 		if err == nil {
 			err = session.mayHave(u)
+		}
+		if err == nil {
+			_, err = v.groups.check(q.Binding.Group, session.Account)
 		}
 		if err != nil {
 			return a, err

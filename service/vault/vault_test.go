@@ -97,6 +97,7 @@ func wrap(t *testing.T, w way) {
 	token := accountOf(t, v, "reader", time.Now).signsIn()
 	wrapped, err := v.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: b, Key: key})
 	must(t, err)
+	follow(t, v, registered("g"))
 	opened, err := v.OpenFile(t.Context(), claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}, token))
 	if err != nil || !bytes.Equal(opened.Key, key) {
 		t.Errorf("%v, %v", opened, err)
@@ -119,6 +120,7 @@ func wrap(t *testing.T, w way) {
 	second := w(t, inside)
 	_, err = second.Keep(t.Context(), vaultwire.Keep{Rows: rows})
 	must(t, err)
+	follow(t, second, registered("g"))
 	again, err := second.OpenFile(t.Context(),
 		claimed(vaultwire.WrappedKey{Binding: b, Wrapped: wrapped.Wrapped}, token))
 	if err != nil || !bytes.Equal(again.Key, key) {

@@ -39,10 +39,20 @@ func (r Reader) Claimed(w vaultwire.WrappedKey, at time.Time) vaultwire.OpenFile
 		TimeNS: at.UnixNano()}}
 }
 
+// Register gives a vault that follows no log a group of a reader.
+func (r Reader) Register(ctx context.Context, v vaultwire.Vault, group string) error {
+	_, err := v.Follow(ctx, vaultwire.Follow{Group: group, Records: []chain.Record{{Kind: chain.KindRegister,
+		Account: r.Account, Group: group, Chain: chain.OfGroup(group), Number: 1}}})
+	return err
+}
+
 // OpenFile opens the key of a file with a vault that follows no log.
 func OpenFile(ctx context.Context, v vaultwire.Vault, w vaultwire.WrappedKey) (vaultwire.OpenedFile, error) {
 	r, err := NewReader(ctx, v, time.Now())
 	if err != nil {
+		return vaultwire.OpenedFile{}, err
+	}
+	if err := r.Register(ctx, v, w.Binding.Group); err != nil {
 		return vaultwire.OpenedFile{}, err
 	}
 	return v.OpenFile(ctx, r.Claimed(w, time.Now()))

@@ -27,6 +27,11 @@ func (c *Client) Extend(ctx context.Context, q Extension) (Nothing, error) {
 	return call[Nothing](ctx, c, "extend", q)
 }
 
+// Follow implements [Vault].
+func (c *Client) Follow(ctx context.Context, q Follow) (Followed, error) {
+	return call[Followed](ctx, c, "follow", q)
+}
+
 // NewestTree implements [Vault].
 func (c *Client) NewestTree(ctx context.Context, q Nothing) (Tree, error) {
 	return call[Tree](ctx, c, "newest-tree", q)

@@ -131,6 +131,10 @@ var (
 	ErrNotFollowing = errors.New("the tree does not follow from the newest one of the vault")
 	// ErrNoClaim means that the key of a file was asked for without the record of its retrieval, or for one once more.
 	ErrNoClaim = errors.New("the key of a file is given out for the record of its retrieval alone, and once")
+	// ErrNotFollowed means that the vault lacks records of a group: [Vault.Follow] gives them.
+	ErrNotFollowed = errors.New("the vault lacks records of this group")
+	// ErrNoMember means that an account is no member of a group, as its chain says.
+	ErrNoMember = errors.New("the account is no member of this group")
 	// ErrCredential means that the vault did not make a credential, or made a later one.
 	ErrCredential = errors.New("the API key in the database is not the one that the vault made last")
 	// ErrWrongKey means that an account has another API key, or none.
@@ -159,6 +163,9 @@ type Vault interface {
 	// Extend gives the vault the next records of the log: its tree follows from them, and no other tree of the log is
 	// signed from then on. The first tree since the vault began is believed. Errors: [ErrNotFollowing].
 	Extend(context.Context, Extension) (Nothing, error)
+	// Follow gives the vault the chain of a group, which says who belongs to it. The chain has what the log has of it,
+	// and may go on. Errors: [ErrNotFollowing].
+	Follow(context.Context, Follow) (Followed, error)
 	// NewestTree is that of the log as the vault follows it, the zero value if it does not yet.
 	NewestTree(context.Context, Nothing) (Tree, error)
 	// SealPage and OpenPage keep the state of a sign-in at an identity provider in a cookie: AES-256-GCM.
@@ -180,14 +187,15 @@ type Vault interface {
 	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey], [ErrHeld], [ErrNotOpened] for a held key in
 	// another place than that of a file, and [ErrSealedOnly] for one in the clear that is to be given sealed alone.
 	Wrap(context.Context, Wrap) (Wrapped, error)
-	// OpenFile opens the key of a file, for who retrieves it, and counts it: a checkpoint says how many keys were given
-	// out without a record in the log, and how many in the clear. It comes sealed for a sealed session. Errors:
-	// [ErrNotOpened], [ErrNoClaim], [TokenError], and [ErrSealedOnly] for one that is given so alone.
+	// OpenFile opens the key of a file, for a member who retrieves it, and counts it: a checkpoint says how many keys
+	// were given out without a record in the log, and how many in the clear. It comes sealed for a sealed session.
+	// Errors: [ErrNotOpened], [ErrNoClaim], [TokenError], [ErrNotFollowed], [ErrNoMember], and [ErrSealedOnly] for one
+	// that is given so alone.
 	OpenFile(context.Context, OpenFile) (OpenedFile, error)
 	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
 	OpenList(context.Context, OpenList) (Opened, error)
-	// Check checks the key of a file, and the session, and does not give the key out. Errors: [ErrNotOpened],
-	// [TokenError].
+	// Check checks the key of a file, and of a session that it may have it, and does not give the key out. Errors: those
+	// of OpenFile but [ErrNoClaim].
 	Check(context.Context, Check) (Checked, error)
 	// Rewrap wraps keys by another root.
 	Rewrap(context.Context, Rewrap) (Rewrapped, error)

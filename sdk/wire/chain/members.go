@@ -1,0 +1,66 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNotAllowed means that a record changes who belongs to a group, and its account may not do that.
+var ErrNotAllowed = errors.New("its account may not make this record")
+
+// Members is who belongs to a group, as the records of its chain say. The zero value is before the first record.
+type Members struct {
+	Owner    string          `json:",omitempty"` // "" = the group is not there yet, or has ended
+	Has      map[string]bool `json:",omitempty"` // all members, and the owner
+	Joinable bool            `json:",omitempty"` // accounts may join; until when is not looked at
+	OfferTo  string          `json:",omitempty"` // who may accept the group; "" = nobody
+}
+
+// Apply applies the next record of the chain. Errors: [ErrNotAllowed].
+func (m *Members) Apply(r *Record) error {
+	if !m.allow(r) {
+		return fmt.Errorf("record %d of the chain %q, %s by %q: %w", r.Number, r.Chain, r.Kind, r.Account, ErrNotAllowed)
+	}
+	switch r.Kind {
+	case KindRegister:
+		*m = Members{Owner: r.Account, Has: map[string]bool{r.Account: true}}
+	case KindAdd:
+		m.Has[r.Detail] = true
+	case KindJoin:
+		m.Has[r.Account] = true
+	case KindRevoke:
+		delete(m.Has, r.Detail)
+		if m.OfferTo == r.Detail {
+			m.OfferTo = ""
+		}
+	case KindOpenJoin, KindCloseJoin:
+		m.Joinable = r.Kind == KindOpenJoin
+	case KindOffer:
+		m.OfferTo, _, _ = strings.Cut(r.Detail, " ")
+	case KindAccept:
+		m.Owner, m.OfferTo = r.Account, ""
+	case KindDeleteGroup:
+		*m = Members{}
+	}
+	return nil
+}
+
+// allow reports whether the account of a record may make it. Records that change no members are allowed to all, and so
+// is an offer, which the service itself makes where the owner is disabled.
+func (m *Members) allow(r *Record) bool {
+	isOwner := m.Owner != "" && r.Account == m.Owner
+	switch r.Kind {
+	case KindRegister:
+		return r.Number == 1 && r.Account != ""
+	case KindAdd, KindOpenJoin, KindCloseJoin, KindDeleteGroup:
+		return isOwner
+	case KindJoin:
+		return m.Owner != "" && m.Joinable
+	case KindRevoke:
+		return (isOwner || r.Account == r.Detail) && r.Detail != m.Owner
+	case KindAccept:
+		return m.Has[r.Account] && m.OfferTo == r.Account
+	}
+	return true
+}

@@ -1,0 +1,263 @@
+package vault
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+const (
+	// maxGroups and maxMembers bound the groups that are followed, and their members together: some 30 MiB of memory.
+	maxGroups  = 4096
+	maxMembers = 1 << 18
+	// maxMoved bounds the chains of which the newest place in the log is known without a proof, and maxTrees the
+	// earlier trees by which others are proven: what moved since such a tree is known.
+	maxMoved = 1 << 16
+	maxTrees = 256
+	// maxBeyond bounds the records of a group that the vault was given before the log has them.
+	maxBeyond = 1 << 12
+	// stateEvery is after how many records of a group there is another state.
+	stateEvery = 512
+	// maxStateBytes bounds a state: it fits into a frame. A group of more members is read anew.
+	maxStateBytes = 512 << 10
+)
+
+// groups are those whose chains the vault follows, so that who reads was a member when the key was given. It is safe for
+// concurrent use.
+type groups struct {
+	mu     sync.Mutex // guards the rest
+	trees  []vaultwire.Tree
+	moved  *lru.Cache[chain.Hash, chain.Place] // newest places in the log, by the key of the chain
+	known  *lru.Cache[chain.Hash, *group]      // likewise
+	people int                                 // members of all of known
+}
+
+// group is the chain of a group, as far as it was followed.
+type group struct {
+	chain.Members
+	name   string // of the chain
+	seq    int64  // of the record at
+	at     chain.Place
+	end    chain.Place  // of the chain in the log
+	beyond []chain.Hash // of the records up to at that the log lacks, the oldest first
+	kept   int64        // number of the record of the newest state
+}
+
+func newGroups() (*groups, error) {
+	moved, err := lru.New[chain.Hash, chain.Place](maxMoved)
+	if err != nil {
+		return nil, err
+	}
+	known, err := lru.New[chain.Hash, *group](maxGroups)
+	return &groups{moved: moved, known: known}, err
+}
+
+// begins forgets what no tree of the log has shown.
+func (gs *groups) begins(t vaultwire.Tree) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.trees = []vaultwire.Tree{t}
+	gs.moved.Purge()
+	gs.known.Purge()
+	gs.people = 0
+}
+
+// extends notes the next records of the log.
+func (gs *groups) extends(t vaultwire.Tree, records []vaultwire.Placed) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.trees = append(gs.trees[max(0, len(gs.trees)-maxTrees+1):], t)
+	for _, r := range records {
+		gs.moved.Add(r.Chain, r.Place)
+		g, ok := gs.known.Peek(r.Chain)
+		if !ok {
+			continue
+		}
+		g.end = r.Place
+		if len(g.beyond) == 0 {
+			continue
+		}
+		if g.beyond[0] != r.Hash { // what svcd said beyond the log is not what came
+			gs.forget(r.Chain)
+			continue
+		}
+		g.beyond = g.beyond[1:]
+	}
+}
+
+func (gs *groups) forget(key chain.Hash) {
+	if g, ok := gs.known.Peek(key); ok {
+		gs.people -= len(g.Has)
+		gs.known.Remove(key)
+	}
+}
+
+// endOf returns where a chain ends in the log, by a part of a tree.
+func (gs *groups) endOf(key chain.Hash, part []byte) (end chain.Place, err error) {
+	if len(gs.trees) == 0 { // no log is followed
+		return end, nil
+	}
+	if end, ok := gs.moved.Get(key); ok {
+		return end, nil
+	}
+	tree, err := chain.ParseTreePart(part)
+	if err != nil {
+		return end, fmt.Errorf("%w: %w", vaultwire.ErrNotFollowing, err)
+	}
+	end = tree.End(key)
+	root, ok := tree.Root()
+	newest := gs.trees[len(gs.trees)-1].Records
+	isRecent := func(t vaultwire.Tree) bool { return t.Chains == root && newest-t.Records <= maxMoved }
+	if !ok || !slices.ContainsFunc(gs.trees, isRecent) {
+		return end, fmt.Errorf("a chain in no recent tree of the log: %w", vaultwire.ErrNotFollowing)
+	}
+	return end, nil
+}
+
+// add applies the next record. Errors: [vaultwire.ErrNotFollowing].
+func (g *group) add(r *chain.Record, isLogFollowed bool) error {
+	if r.Number <= g.at.Number {
+		return nil // others gave it
+	}
+	place := chain.PlaceOf(r)
+	switch {
+	case r.Chain != g.name || r.Number != g.at.Number+1 || r.Prev != g.at.Hash,
+		r.Number == g.end.Number && place != g.end,
+		len(g.beyond) == maxBeyond:
+		return fmt.Errorf("record %d of the chain %q: %w", r.Number, g.name, vaultwire.ErrNotFollowing)
+	}
+	if err := g.Apply(r); err != nil {
+		return fmt.Errorf("%w: %w", vaultwire.ErrNotFollowing, err)
+	}
+	if g.at, g.seq = place, r.Seq; isLogFollowed && r.Number > g.end.Number {
+		g.beyond = append(g.beyond, place.Hash)
+	}
+	return nil
+}
+
+// Follow implements [vaultwire.Vault].
+func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Followed, err error) {
+	name := chain.OfGroup(q.Group)
+	key := chain.Key(name)
+	state, hasState := v.stateOf(name, q.State)
+	gs := v.groups
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	g, ok := gs.known.Get(key)
+	if !ok {
+		if q.State == nil && q.Chains == nil && len(q.Records) == 0 {
+			return a, nil
+		}
+		end, err := gs.endOf(key, q.Chains)
+		if err != nil {
+			return a, err
+		}
+		g = &group{name: name, end: end}
+		if s := state; hasState && (s.At.Number < end.Number || s.At == end || len(gs.trees) == 0) {
+			g.Members, g.at, g.seq, g.kept = s.Members, s.At, s.Seq, s.At.Number
+		}
+	}
+	before := len(g.Has)
+	for i := range q.Records {
+		if err := g.add(&q.Records[i], len(gs.trees) > 0); err != nil {
+			if ok {
+				gs.people += len(g.Has) - before
+				gs.forget(key)
+			}
+			return a, err
+		}
+	}
+	if ok {
+		gs.people += len(g.Has) - before
+	} else {
+		gs.keep(key, g)
+	}
+	a = vaultwire.Followed{Known: true, Seq: g.seq}
+	if g.at.Number-g.kept >= stateEvery {
+		a.State, err = v.sealState(groupState{g.name, g.at, g.seq, g.Members})
+		g.kept = g.at.Number
+	}
+	return a, err
+}
+
+// keep keeps a group in the place of those that were used the longest ago.
+func (gs *groups) keep(key chain.Hash, g *group) {
+	gs.people += len(g.Has)
+	for gs.known.Len() == maxGroups || gs.people > maxMembers && gs.known.Len() > 0 {
+		_, old, _ := gs.known.RemoveOldest()
+		gs.people -= len(old.Has)
+	}
+	gs.known.Add(key, g)
+}
+
+// check checks that an account is a member of a group. beside is the newest record that says so, where the log lacks it
+// yet. Errors: [vaultwire.ErrNotFollowed], [vaultwire.ErrNoMember].
+func (gs *groups) check(name, account string) (beside *vaultwire.Placed, err error) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	key := chain.Key(chain.OfGroup(name))
+	g, ok := gs.known.Get(key)
+	switch {
+	case !ok || g.at.Number < g.end.Number:
+		return nil, fmt.Errorf("group %q: %w", name, vaultwire.ErrNotFollowed)
+	case !g.Has[account]:
+		return nil, fmt.Errorf("%q in group %q: %w", account, name, vaultwire.ErrNoMember)
+	case len(g.beyond) > 0:
+		beside = &vaultwire.Placed{Chain: key, Place: g.at}
+	}
+	return beside, nil
+}
+
+// groupState is what the vault knows of a group, for later.
+type groupState struct {
+	Chain string
+	At    chain.Place
+	Seq   int64
+	chain.Members
+}
+
+const stateDomain = "svc-group-state-1\n"
+
+func stateMAC(k serviceKey, text []byte) []byte {
+	mac := hmac.New(sha256.New, k.raw.Slice())
+	mac.Write([]byte(stateDomain))
+	mac.Write(text)
+	return mac.Sum(nil)
+}
+
+// sealState writes a state with the MAC of the vault; nil = it is too large.
+func (v *Vault) sealState(s groupState) ([]byte, error) {
+	k, err := v.newest(vaultwire.PurposeCredentials)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(s)
+	if err != nil || len(text) > maxStateBytes {
+		return nil, err
+	}
+	return append(text, stateMAC(k, text)...), nil
+}
+
+// stateOf reads the state of a chain. One that is damaged, or of another vault, is none.
+func (v *Vault) stateOf(name string, raw []byte) (s groupState, ok bool) {
+	end := len(raw) - sha256.Size
+	if end <= 0 {
+		return s, false
+	}
+	for _, k := range v.versions(vaultwire.PurposeCredentials) {
+		if hmac.Equal(raw[end:], stateMAC(k, raw[:end])) {
+			err := json.Unmarshal(raw[:end], &s)
+			return s, err == nil && s.Chain == name
+		}
+	}
+	return s, false
+}

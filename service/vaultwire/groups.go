@@ -1,0 +1,27 @@
+package vaultwire
+
+import "github.com/svcfs/svcfs/sdk/wire/chain"
+
+type (
+	// Follow gives the vault what it lacks of the chain of a group. Without State, Chains and Records it asks how far
+	// the vault is.
+	Follow struct {
+		Group string
+		// State is that of an earlier answer, of this vault or another one over the same roots; nil = none. It is
+		// looked at where the vault knows nothing of the group.
+		State []byte
+		// Chains is the part of a tree of the log in which the chain of the group lies, see [chain.Tree.Part]. It is
+		// looked at likewise.
+		Chains []byte
+		// Records follow those that the vault has.
+		Records []chain.Record
+	}
+	// Followed is how far the vault is.
+	Followed struct {
+		Known bool
+		Seq   int64 // of the newest record that the vault has; 0 = none
+		// State is what the vault knows, with its MAC, to be kept for a vault that was started anew; nil = the one
+		// before is good enough.
+		State []byte
+	}
+)
