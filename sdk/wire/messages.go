@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // SessionTokenRequest is the body of POST [PathSessionToken]. The API key is in
@@ -248,8 +250,8 @@ const (
 
 // Values of a group's setting of keys.
 const (
-	KeysAny    = "any"    // keys of files are given to each member as the session of the member has it
-	KeysSealed = "sealed" // keys of files come and go sealed alone: see [HeaderOpening]
+	KeysAny    = "any"            // keys of files are given to each member as the session of the member has it
+	KeysSealed = chain.KeysSealed // keys of files come and go sealed alone: see [HeaderOpening]
 )
 
 // KeysRequest is the body of set_group_keys: Keys is [KeysAny] or [KeysSealed]. Only the owner may set it. Ours.

@@ -204,8 +204,8 @@ func (s *Session) Refused(err error) error {
 			"whose group had it so when the file was saved: use svcfs")
 	}
 	if errors.Is(err, vaultwire.ErrNoMember) {
-		return fault.New(wire.CodeNotAuthorized, "User not authorized: the records of the group do not have this account "+
-			"as a member")
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: this account is no member of the group, as its "+
+			"records say: ask the owner of the group to add it")
 	}
 	return refusedToken(err)
 }

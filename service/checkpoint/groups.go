@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// pieceRows and pieceBytes bound the records that the vault is given at once, so that they fit into a frame of JSON.
+	// pieceRows and pieceBytes bound the records that the vault is given at once: they fit into a frame of JSON.
 	pieceRows  = 512
 	pieceBytes = 64 << 10
 	// followTimes is how often the log may go on while the vault is given a group.
 	followTimes = 8
 )
 
-// WithGroup calls ask, which asks the vault about a member of a group, and gives the vault what it lacks of the chain of
-// the group where it says so, or where the member may be a newer one than it knows of.
+// WithGroup calls ask, which asks the vault for a member of a group. It gives the vault what that lacks of the chain of
+// the group where the vault says so, or may not know the newest members or settings.
 func (l *Log) WithGroup(ctx context.Context, group string, ask func() error) (err error) {
 	for n := range followTimes {
 		err = ask()
-		mayBeNew := n == 0 && errors.Is(err, vaultwire.ErrNoMember)
+		mayBeNew := n == 0 && (errors.Is(err, vaultwire.ErrNoMember) || errors.Is(err, vaultwire.ErrSealedOnly))
 		if !mayBeNew && !errors.Is(err, vaultwire.ErrNotFollowed) {
 			return err
 		}

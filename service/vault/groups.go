@@ -31,8 +31,8 @@ const (
 	maxStateBytes = 512 << 10
 )
 
-// groups are those whose chains the vault follows, so that who reads was a member when the key was given. It is safe for
-// concurrent use.
+// groups are those whose chains the vault follows, so that who is given a key is a member. It is safe for concurrent
+// use.
 type groups struct {
 	mu     sync.Mutex // guards the rest
 	trees  []vaultwire.Tree
@@ -199,9 +199,10 @@ func (gs *groups) keep(key chain.Hash, g *group) {
 	gs.known.Add(key, g)
 }
 
-// check checks that an account is a member of a group. beside is the newest record that says so, where the log lacks it
-// yet. Errors: [vaultwire.ErrNotFollowed], [vaultwire.ErrNoMember].
-func (gs *groups) check(name, account string) (beside *vaultwire.Placed, err error) {
+// check checks that the account of a session is a member of a group, and may have keys so. beside is the newest record
+// that says so, where the log lacks it yet. Errors: [vaultwire.ErrNotFollowed], [vaultwire.ErrNoMember],
+// [vaultwire.ErrSealedOnly].
+func (gs *groups) check(name string, s session) (beside *vaultwire.Placed, err error) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	key := chain.Key(chain.OfGroup(name))
@@ -209,8 +210,10 @@ func (gs *groups) check(name, account string) (beside *vaultwire.Placed, err err
 	switch {
 	case !ok || g.at.Number < g.end.Number:
 		return nil, fmt.Errorf("group %q: %w", name, vaultwire.ErrNotFollowed)
-	case !g.Has[account]:
-		return nil, fmt.Errorf("%q in group %q: %w", account, name, vaultwire.ErrNoMember)
+	case !g.Has[s.Account]:
+		return nil, fmt.Errorf("%q in group %q: %w", s.Account, name, vaultwire.ErrNoMember)
+	case g.Sealed && s.sealed == nil:
+		return nil, fmt.Errorf("a session in the clear in group %q: %w", name, vaultwire.ErrSealedOnly)
 	case len(g.beyond) > 0:
 		beside = &vaultwire.Placed{Chain: key, Place: g.at}
 	}

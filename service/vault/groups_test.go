@@ -3,6 +3,7 @@ package vault_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -11,15 +12,20 @@ import (
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-// history is the chain of a group.
+// history is a chain.
 type history struct {
-	group   string
+	name    string
 	records []chain.Record
 }
 
+func historyOf(group string) *history { return &history{name: chain.OfGroup(group)} }
+
 // adds appends a record, and returns it.
 func (h *history) adds(r chain.Record) chain.Record {
-	r.Group, r.Chain, r.Number = h.group, chain.OfGroup(h.group), int64(len(h.records)+1)
+	if group, ok := strings.CutPrefix(h.name, chain.OfGroup("")); ok {
+		r.Group = group
+	}
+	r.Chain, r.Number = h.name, int64(len(h.records)+1)
 	r.Seq = 10 * r.Number
 	if r.Number > 1 {
 		r.Prev = h.records[r.Number-2].Sum()
@@ -34,7 +40,7 @@ func (h *history) and(r chain.Record) *history {
 }
 
 // with is another history that begins as this one.
-func (h *history) with(n int) *history { return &history{h.group, slices.Clone(h.records[:n])} }
+func (h *history) with(n int) *history { return &history{h.name, slices.Clone(h.records[:n])} }
 
 // logged puts a record into the log.
 func (o *opening) logged(r chain.Record) {
@@ -57,14 +63,14 @@ func record(kind, account, detail string) chain.Record {
 	return chain.Record{Kind: kind, Account: account, Detail: detail}
 }
 
-// Threat 83: the key of a file is given to members alone, as the chain of the group in the log says, whatever the service
-// says, and not any more once the log has a revocation.
+// Threat 83: the key of a file is given to members alone, as the chain of the group in the log says, and not any more
+// once the log has a revocation.
 func TestThreat83KeysAreGivenToMembers(t *testing.T) { onEachWay(t, keysAreGivenToMembers) }
 
 func keysAreGivenToMembers(t *testing.T, w way) {
 	o := openingWith(t, w)
 	is(t, "a member", o.reads(), nil)
-	h := &history{group: "h"}
+	h := historyOf("h")
 	o.logged(h.adds(record(chain.KindRegister, "alice", "")))
 	o.asks.Binding.Group, o.asks.Claim.Group = "h", "h"
 	wrapped, err := o.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: o.asks.Binding,
@@ -88,23 +94,31 @@ func keysAreGivenToMembers(t *testing.T, w way) {
 	is(t, "a member that was just added", o.reads(), nil)
 	o.logged(added)
 	is(t, "a member that the log has", o.reads(), nil)
+	sealed := h.adds(record(chain.KindKeys, "alice", chain.KeysSealed))
+	is(t, "keys come sealed alone", gives(sealed), nil)
+	is(t, "a session in the clear", o.reads(), vaultwire.ErrSealedOnly)
+	inClear := h.adds(record(chain.KindKeys, "alice", "any"))
+	is(t, "keys come in the clear again", gives(inClear), nil)
+	is(t, "a session in the clear again", o.reads(), nil)
+	o.logged(sealed)
+	o.logged(inClear)
 	revoked := h.adds(record(chain.KindRevoke, "alice", "reader"))
 	o.logged(revoked)
 	is(t, "a chain whose end was not shown", o.reads(), vaultwire.ErrNotFollowed)
-	is(t, "another end", gives(h.with(2).adds(record(chain.KindKeep, "alice", ""))), vaultwire.ErrNotFollowing)
-	is(t, "the beginning again", gives(h.records[:2]...), nil)
+	is(t, "another end", gives(h.with(4).adds(record(chain.KindKeep, "alice", ""))), vaultwire.ErrNotFollowing)
+	is(t, "the beginning again", gives(h.records[:4]...), nil)
 	is(t, "a chain without its end", o.reads(), vaultwire.ErrNotFollowed)
 	is(t, "its end", gives(revoked), nil)
 	is(t, "who was revoked", o.reads(), vaultwire.ErrNoMember)
 }
 
-// Threat 83: the log has to have the records by which the vault took somebody for a member, or each checkpoint says that
-// it lacks some.
+// Threat 83: the log has to have the records by which the vault took somebody for a member, or each checkpoint says
+// that it lacks some.
 func TestThreat83InventedMembersAreCounted(t *testing.T) { onEachWay(t, inventedMembersAreCounted) }
 
 func inventedMembersAreCounted(t *testing.T, w way) {
 	o := openingWith(t, w)
-	h := &history{group: "g"}
+	h := historyOf("g")
 	h.and(registered("g")).and(record(chain.KindRevoke, "reader", "x"))
 	h.records[0] = registered("g")
 	invented := h.with(1).adds(record(chain.KindOpenJoin, "reader", "1"))
@@ -122,13 +136,13 @@ func inventedMembersAreCounted(t *testing.T, w way) {
 
 func last[T any](_ T, err error) error { return err }
 
-// Threat 83: who began anew with a vault, or has it forget a group, cannot have it take an earlier chain, or another one,
+// Threat 83: who starts a vault anew, or has it forget a group, cannot have it take an earlier chain, or another one,
 // for the newest.
 func TestThreat83VaultWantsTheNewestChain(t *testing.T) { onEachWay(t, vaultWantsTheNewestChain) }
 
 func vaultWantsTheNewestChain(t *testing.T, w way) {
 	o := openingWith(t, w)
-	h := &history{group: "k"}
+	h := historyOf("k")
 	h.and(record(chain.KindRegister, "alice", "")).and(record(chain.KindAdd, "alice", "reader"))
 	for _, r := range h.records {
 		o.logged(r)

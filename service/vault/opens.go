@@ -63,8 +63,8 @@ const (
 	keyInClear
 )
 
-// use has something be given out for a record: once. beside is another record that has to come into the log; nil = none.
-// Errors: [vaultwire.ErrNoClaim].
+// use has something be given out for a record: once. beside is another record that has to come into the log, nil for
+// none. Errors: [vaultwire.ErrNoClaim].
 func (o *opens) use(made *chain.Record, now time.Time, kind int, beside *vaultwire.Placed) error {
 	r := vaultwire.Placed{Chain: chain.Key(made.Chain), Place: chain.PlaceOf(made)}
 	o.mu.Lock()
@@ -156,7 +156,7 @@ func (v *Vault) OpenFile(_ context.Context, q vaultwire.OpenFile) (a vaultwire.O
 	}
 	var beside *vaultwire.Placed
 	if err = session.mayHave(u); err == nil {
-		beside, err = v.groups.check(q.Binding.Group, session.Account)
+		beside, err = v.groups.check(q.Binding.Group, session)
 	}
 	if err == nil {
 		err = v.opens.use(&q.Claim, v.now(), kind, beside)

@@ -106,7 +106,8 @@ func (o *opening) clock() time.Time { return o.now }
 
 // registered is the first record of the chain of a group of the reader.
 func registered(group string) chain.Record {
-	return chain.Record{Kind: chain.KindRegister, Account: "reader", Group: group, Chain: chain.OfGroup(group), Number: 1}
+	return chain.Record{Kind: chain.KindRegister, Account: "reader", Group: group, Chain: chain.OfGroup(group),
+		Number: 1}
 }
 
 // follow gives a vault the records of a group.
@@ -155,15 +156,21 @@ func (o *opening) records(name string, body chain.Hash) {
 	at := chain.Place{Number: before.Number + 1, Hash: chain.Link(before.Hash, body)}
 	e := vaultwire.Extension{Records: slices.Concat(key[:], body[:]), Chains: o.tree.Part([]chain.Hash{key})}
 	o.tree, o.hashes, o.ends[name] = o.tree.With(name, at), append(o.hashes, at.Hash), at
+	e.Tree = o.newest()
+	if e.Tree.Records == 1 { // a vault begins with the first tree
+		e.Edge, e.Records = e.Tree.Root[:], nil
+	}
+	_, err := o.Extend(o.t.Context(), e)
+	must(o.t, err)
+}
+
+// newest is the tree of the log.
+func (o *opening) newest() vaultwire.Tree {
+	o.t.Helper()
 	n := int64(len(o.hashes))
 	root, err := tlog.TreeHash(n, o)
 	must(o.t, err)
-	e.Tree = vaultwire.Tree{Records: n, Root: chain.Hash(root), Chains: o.tree.Root()}
-	if n == 1 { // a vault begins with the first tree
-		e.Edge, e.Records = root[:], nil
-	}
-	_, err = o.Extend(o.t.Context(), e)
-	must(o.t, err)
+	return vaultwire.Tree{Records: n, Root: chain.Hash(root), Chains: o.tree.Root()}
 }
 
 // says is what the next checkpoint says.

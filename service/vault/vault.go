@@ -207,7 +207,7 @@ func (v *Vault) Check(_ context.Context, q vaultwire.Check) (a vaultwire.Checked
 			err = session.mayHave(u)
 		}
 		if err == nil {
-			_, err = v.groups.check(q.Binding.Group, session.Account)
+			_, err = v.groups.check(q.Binding.Group, session)
 		}
 		if err != nil {
 			return a, err

@@ -194,8 +194,8 @@ type Vault interface {
 	OpenFile(context.Context, OpenFile) (OpenedFile, error)
 	// OpenList opens the list key of a group, which opens no file. Errors: [ErrNotOpened].
 	OpenList(context.Context, OpenList) (Opened, error)
-	// Check checks the key of a file, and of a session that it may have it, and does not give the key out. Errors: those
-	// of OpenFile but [ErrNoClaim].
+	// Check checks the key of a file, and that a session may have it, and does not give the key out. Errors: those of
+	// OpenFile but [ErrNoClaim].
 	Check(context.Context, Check) (Checked, error)
 	// Rewrap wraps keys by another root.
 	Rewrap(context.Context, Rewrap) (Rewrapped, error)

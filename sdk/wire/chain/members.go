@@ -6,21 +6,27 @@ import (
 	"strings"
 )
 
-// ErrNotAllowed means that a record changes who belongs to a group, and its account may not do that.
+// ErrNotAllowed means that a record changes who may have keys of a group, and its account may not do that.
 var ErrNotAllowed = errors.New("its account may not make this record")
 
-// Members is who belongs to a group, as the records of its chain say. The zero value is before the first record.
+// Members is who belongs to a group, and how they may have keys of its files, as the records of its chain say. The zero
+// value is before the first record.
 type Members struct {
 	Owner    string          `json:",omitempty"` // "" = the group is not there yet, or has ended
 	Has      map[string]bool `json:",omitempty"` // all members, and the owner
 	Joinable bool            `json:",omitempty"` // accounts may join; until when is not looked at
 	OfferTo  string          `json:",omitempty"` // who may accept the group; "" = nobody
+	Sealed   bool            `json:",omitempty"` // keys of files are given in sealed sessions alone
 }
+
+// KeysSealed is the detail of a record of [KindKeys] by which keys of files are given in sealed sessions alone.
+const KeysSealed = "sealed"
 
 // Apply applies the next record of the chain. Errors: [ErrNotAllowed].
 func (m *Members) Apply(r *Record) error {
 	if !m.allow(r) {
-		return fmt.Errorf("record %d of the chain %q, %s by %q: %w", r.Number, r.Chain, r.Kind, r.Account, ErrNotAllowed)
+		return fmt.Errorf("record %d of the chain %q, %s by %q: %w", r.Number, r.Chain, r.Kind, r.Account,
+			ErrNotAllowed)
 	}
 	switch r.Kind {
 	case KindRegister:
@@ -40,20 +46,22 @@ func (m *Members) Apply(r *Record) error {
 		m.OfferTo, _, _ = strings.Cut(r.Detail, " ")
 	case KindAccept:
 		m.Owner, m.OfferTo = r.Account, ""
+	case KindKeys:
+		m.Sealed = r.Detail == KeysSealed
 	case KindDeleteGroup:
 		*m = Members{}
 	}
 	return nil
 }
 
-// allow reports whether the account of a record may make it. Records that change no members are allowed to all, and so
+// allow reports whether the account of a record may make it. Other records are allowed to all, and so
 // is an offer, which the service itself makes where the owner is disabled.
 func (m *Members) allow(r *Record) bool {
 	isOwner := m.Owner != "" && r.Account == m.Owner
 	switch r.Kind {
 	case KindRegister:
 		return r.Number == 1 && r.Account != ""
-	case KindAdd, KindOpenJoin, KindCloseJoin, KindDeleteGroup:
+	case KindAdd, KindOpenJoin, KindCloseJoin, KindKeys, KindDeleteGroup:
 		return isOwner
 	case KindJoin:
 		return m.Owner != "" && m.Joinable
