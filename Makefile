@@ -44,7 +44,7 @@ help:
 
 build: require-go
 	@test -e bin/svcfs || echo "The first build fetches the modules it needs and takes a few minutes; later ones take seconds."
-	CGO_ENABLED=0 $(GO) build -buildvcs=$(STAMP) -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -buildvcs=$(STAMP) $(if $(VERSION),-ldflags=-X=github.com/svcfs/svcfs/sdk/wire.stamped=$(VERSION)) -o bin/ ./cmd/...
 
 # A Go from 1.21 on fetches the version that go.mod asks for; older ones only complain about go.mod.
 require-go:
@@ -180,8 +180,9 @@ vulnerabilities:
 
 # What is made hangs on the commit alone: the same one gives the same bytes in every folder.
 # KEY=FILE, a minisign key, signs the hashes; without it the names of the files say unsigned. Every time in a package is that of the commit.
+# VERSION=X is for sources without git: else the programs tell the version, and the packages have theirs.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
-VERSION ?= $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' sdk/wire/version.go)~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d 2>/dev/null).$(shell git rev-parse --short=12 HEAD 2>/dev/null)
+VERSION ?=
 KEY ?=
 dist: require-go
 	@test -n "$(SOURCE_DATE_EPOCH)" || { echo "make dist: git tells no commit here: give SOURCE_DATE_EPOCH=SECONDS and VERSION=X" >&2; exit 1; }

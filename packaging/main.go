@@ -28,7 +28,7 @@ type job struct {
 	root    string    // of the sources
 	out     string    // folder of the packages; emptied first
 	work    string    // scratch folder
-	version string    // as Debian compares versions
+	version string    // as Debian compares versions; "" = what the programs say of their commit
 	made    time.Time // of the commit: every time in a package
 	stamp   string    // value of go build -buildvcs
 	arches  []string
@@ -55,7 +55,8 @@ func main() {
 	var seconds int64
 	flag.StringVar(&j.root, "root", "..", "folder of the sources")
 	flag.StringVar(&j.out, "out", "../dist", "folder of the packages; what was in it is removed")
-	flag.StringVar(&j.version, "version", "", "version of the packages, such as 1.2.0 or 0~git20260102.0123abc")
+	flag.StringVar(&j.version, "version", "", "version of programs and packages, such as 1.2.0; "+
+		"without it the programs tell that of their commit")
 	flag.Int64Var(&seconds, "time", 0, "seconds since 1970 of the commit, SOURCE_DATE_EPOCH")
 	flag.StringVar(&j.stamp, "buildvcs", "auto", "whether the programs tell the commit: true, false or auto")
 	flag.StringVar(&arches, "arch", "amd64,arm64", "architectures")
@@ -65,8 +66,8 @@ func main() {
 	flag.Parse()
 	j.made = time.Unix(seconds, 0).UTC()
 	j.arches, j.formats = strings.Split(arches, ","), strings.Split(formats, ",")
-	if j.version == "" || seconds <= 0 {
-		log.Fatal("give -version and -time")
+	if seconds <= 0 {
+		log.Fatal("give -time")
 	}
 	if err := j.run(); err != nil {
 		log.Fatal(err)
@@ -85,6 +86,9 @@ func (j *job) run() (err error) {
 		return err
 	}
 	if err := j.documents(); err != nil {
+		return err
+	}
+	if j.version, err = j.told("svcfs"); err != nil {
 		return err
 	}
 	for _, arch := range j.arches {
@@ -167,8 +171,8 @@ func (j *job) build(arch string) error {
 	if _, err := os.Stat(j.programs(arch)); err == nil {
 		return nil
 	}
-	cmd := exec.Command("go", "build", "-C", j.root, "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w",
-		"-buildvcs="+j.stamp,
+	cmd := exec.Command("go", "build", "-C", j.root, "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs="+j.stamp,
+		"-ldflags=-s -w -X github.com/svcfs/svcfs/sdk/wire.stamped="+j.version,
 		"-o", j.programs(arch)+"/", "./cmd/...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stderr = os.Stderr
@@ -176,6 +180,19 @@ func (j *job) build(arch string) error {
 		return fmt.Errorf("go build for %q: %w", arch, err)
 	}
 	return nil
+}
+
+// told is the version that a program which runs here says.
+func (j *job) told(program string) (string, error) {
+	out, err := exec.Command(filepath.Join(j.programs(runtime.GOARCH), program), "--version").Output()
+	version, is := strings.CutPrefix(strings.TrimSpace(string(out)), program+" version ")
+	if err == nil && !is {
+		err = fmt.Errorf("it printed %q", out)
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", program, err)
+	}
+	return version, nil
 }
 
 // documents makes manual pages and completions, with programs that run here.

@@ -69,7 +69,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 		copySources(t, root)
 		outs[i] = t.TempDir()
 		j := job{root: root, out: outs[i], version: "1.2.3", made: time.Unix(1_600_000_000, 0).UTC(), stamp: "false",
-			arches: []string{"amd64"}, formats: []string{formatTar, formatDeb}, key: key}
+			arches: []string{"amd64"}, formats: []string{formatTar, formatDeb, formatRPM, formatOCI}, key: key}
 		if err := j.run(); err != nil {
 			t.Fatal(err)
 		}
@@ -90,8 +90,9 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 			t.Errorf("%s differs: %v", f.Name(), err)
 		}
 	}
-	const want = "SHA256SUMS SHA256SUMS.minisig svcd_1.2.3_amd64.cdx.json svcd_1.2.3_amd64.deb " +
-		"svcd_1.2.3_linux_amd64.tar.gz svcfs-desktop_1.2.3_all.deb svcfs-desktop_1.2.3_linux_all.tar.gz " +
+	const want = "SHA256SUMS SHA256SUMS.minisig svcd-1.2.3-1.x86_64.rpm svcd_1.2.3_amd64.cdx.json " +
+		"svcd_1.2.3_amd64.deb svcd_1.2.3_linux_amd64.tar.gz svcd_1.2.3_oci.tar svcfs-1.2.3-1.x86_64.rpm " +
+		"svcfs-desktop-1.2.3-1.noarch.rpm svcfs-desktop_1.2.3_all.deb svcfs-desktop_1.2.3_linux_all.tar.gz " +
 		"svcfs_1.2.3_amd64.cdx.json svcfs_1.2.3_amd64.deb svcfs_1.2.3_linux_amd64.tar.gz " +
 		"svcvault_1.2.3_amd64.cdx.json"
 	if got := strings.Join(names, " "); got != want {
@@ -100,6 +101,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	checkSums(t, outs[0], public)
 	checkBill(t, filepath.Join(outs[0], "svcfs_1.2.3_amd64.cdx.json"))
 	checkTar(t, filepath.Join(outs[0], "svcfs_1.2.3_linux_amd64.tar.gz"))
+	checkVersions(t, outs[0])
 }
 
 // What no signature covers says so in its name; the hashes are called as ever.

@@ -22,7 +22,7 @@ func (s *Service) archived(ctx context.Context) (archive.Service, error) {
 	defer clear(with.Key)
 	return archive.Service{Store: s.store, Blobs: s.blobs, Dir: s.cfg.DataDir, Contract: s.cfg.ContractID,
 		MasterKey: with.Master, SealKey: archive.NewSealKey([vaultwire.KeyBytes]byte(with.Key)),
-		Version: wire.Version}, nil
+		Version: wire.Version()}, nil
 }
 
 // Export writes the service to w as an archive, which continues an earlier one if that is not nil; see

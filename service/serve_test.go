@@ -454,7 +454,7 @@ func TestHealthNamesThePart(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	status, out := s.asked()
-	if status != 200 || out["status"] != "ok" || out["version"] != wire.Version || out["auth"] != "enabled" ||
+	if status != 200 || out["status"] != "ok" || out["version"] != wire.Version() || out["auth"] != "enabled" ||
 		out["rpc_reachable"] != true || out["space"] == nil {
 		t.Errorf("%d %v", status, out)
 	}

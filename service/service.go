@@ -164,7 +164,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(wire.Version),
+	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(wire.Version()),
 		space: space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir,
 			space.Files: blobDisk(cfg)}),
 		connections: throttle.NewConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
@@ -309,7 +309,7 @@ func (s *Service) newHandler() (http.Handler, error) {
 		Watch:       s.watch,
 		Checkpoints: s.log, Space: s.space,
 		Metrics: s.metrics, Health: s.health.check, Ending: s.ending.Load,
-		SignedIn: s.connections.SignedIn, Version: wire.Version,
+		SignedIn: s.connections.SignedIn, Version: wire.Version(),
 		Spool: spool, PutMemory: s.blobs.PutMemory,
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -177,7 +178,7 @@ func TestExitCodesOfTheHelp(t *testing.T) {
 
 func TestOneVersion(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"--version"}, {"-V"}} {
-		if out, _, code := execute(t, args...); code != exitOK || out != "svcd version "+cli.Version()+"\n" {
+		if out, _, code := execute(t, args...); code != exitOK || out != "svcd version "+wire.Version()+"\n" {
 			t.Errorf("svcd %v: code %d, %q", args, code, out)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/cmd/svcfs/internal/agent"
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
@@ -100,7 +99,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 		return errors.Join(err, c.Close())
 	}
 	err = agent.Serve(ctx, agent.Options{
-		Client: c, Version: cli.Version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes),
+		Client: c, Version: wire.Version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes),
 		WriteBytes: int64(f.writeBytes),
 		AllowWrite: f.allowWrite, AllowDelete: f.allowDelete, Hint: a.hints.of,
 		Why: whyIn(c.Account(), c.NetworkInfo().MCPURL),

@@ -58,7 +58,7 @@ func main() {
 	}
 	_ = flags.Parse(os.Args[1:]) // exits
 	if *version {
-		fmt.Println("svcvault version " + wire.Version)
+		fmt.Println("svcvault version " + wire.Version())
 		return
 	}
 	err := confine.Harden() // before a key is read

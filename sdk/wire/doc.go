@@ -1,6 +1,6 @@
 // Package wire holds the request and response shapes, paths, headers, error
 // codes and dialects that a client and a service exchange. It has no
-// logic beyond the encoding of its types and no dependencies, so that both
+// logic beyond the encoding of its types and the version, and no dependencies, so that both
 // sides can share it.
 //
 // Two generations of the hosted protocol exist. Generation A answers
