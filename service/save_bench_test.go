@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/vaulttest"
 )
 
 // BenchmarkSave records files of 4 KiB: prepared and finalized, in one request, and many in one
@@ -220,5 +221,34 @@ func benchmarkCosts(b *testing.B, size int64, read bool) {
 	b.ReportMetric((of(wal)-fromCheckpoint)/n, "B-wal-after-checkpoint/op")
 	b.ReportMetric((allAfter-all)/n, "B-database/op")
 	b.ReportMetric((keptAfter-kept)/n, "B-ledger/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkFirstRetrieval times the first retrieval of a large group since the vault was started, with the state of the
+// group that the vault made, and without.
+func BenchmarkFirstRetrieval(b *testing.B) {
+	const files = 100_000
+	r := runWith(b, service.Config{Database: newDatabase(b), RequestRate: -1})
+	alice := r.owner()
+	alice.give("1000")
+	ref := alice.upload("g", "a.txt", []byte("content")).CID
+	fillRecords(b, r, "g", alice.id, files)
+	took := map[bool]time.Duration{}
+	for range b.N {
+		for _, hasState := range []bool{false, true} {
+			if !hasState {
+				r.exec("DELETE FROM group_states")
+			}
+			other := r.againWith(service.Config{RequestRate: -1, MaxFileBytes: 1 << 20, Vault: vaulttest.BehindSocket})
+			other.checkpoint()
+			began := time.Now()
+			must[wire.PrepareRetrieveResult](alice.signsInAt(other), wire.OpPrepareRetrieve,
+				object{"group_id": "g", "ipfs_hash": ref})
+			took[hasState] += time.Since(began)
+		}
+	}
+	b.ReportMetric(took[false].Seconds()*1000/float64(b.N), "ms-without-state/op")
+	b.ReportMetric(took[true].Seconds()*1000/float64(b.N), "ms-with-state/op")
+	b.ReportMetric(took[false].Seconds()/took[true].Seconds(), "times-as-long")
 	b.ReportMetric(0, "ns/op")
 }

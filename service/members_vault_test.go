@@ -1,0 +1,114 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaulttest"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// givenVault counts the records of groups that it is given.
+type givenVault struct {
+	vaultwire.Vault
+	records atomic.Int64
+}
+
+func (g *givenVault) Follow(ctx context.Context, q vaultwire.Follow) (vaultwire.Followed, error) {
+	g.records.Add(int64(len(q.Records)))
+	return g.Vault.Follow(ctx, q)
+}
+
+func (g *givenVault) dial(ctx context.Context, from, next vaultwire.Source, now func() time.Time,
+	away func(error) error) (v vaultwire.Vault, err error) {
+	g.Vault, err = vaulttest.InProcess(ctx, from, next, now, away)
+	return g, err
+}
+
+// goesOn appends records to the chain of g, which change no member.
+func (u *user) goesOn(n int) {
+	u.t.Helper()
+	l := ledger.New(ledger.DefaultFees(), ledger.Bounds{}, time.Now)
+	ok(u.t, u.openStore().Write(u.t.Context(), store.Everything(), func(tx *store.Tx) error {
+		for i := range n {
+			r := chain.Record{Kind: chain.KindKeep, Account: u.id, Group: "g", Detail: fmt.Sprint(i)}
+			if _, err := l.Append(u.t.Context(), tx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// A vault is given the chain of a group once, and a vault that was started anew what came after the state that it made.
+func TestGroupIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	first := &givenVault{}
+	r := runWith(t, service.Config{Database: newDatabase(t), Vault: first.dial})
+	alice, bob := r.owner(), r.user("bob", "100")
+	ref := alice.upload("g", "a.txt", []byte("content")).CID
+	r.checkpoint()
+	read := object{"group_id": "g", "ipfs_hash": ref}
+	reads := func(u *user, what string, given *givenVault, want int64) {
+		t.Helper()
+		given.records.Store(0)
+		must[wire.PrepareRetrieveResult](u, wire.OpPrepareRetrieve, read)
+		if got := given.records.Load(); got != want {
+			t.Errorf("%s: the vault was given %d records of the group, want %d", what, got, want)
+		}
+	}
+	reads(alice, "at first", first, 2)
+	reads(alice, "again", first, 0)
+	alice.adds(bob)
+	reads(bob, "a new member", first, 1)
+	alice.goesOn(1100)
+	r.checkpoint()
+	reads(bob, "many records", first, 1100)
+	var states int
+	ok(t, r.openDatabase().QueryRow("SELECT count(*) FROM group_states WHERE group_id = 'g'").Scan(&states))
+	if states != 1 {
+		t.Errorf("%d states are kept", states)
+	}
+
+	second := &givenVault{}
+	other := r.againWith(service.Config{MaxFileBytes: 1 << 20, Vault: second.dial})
+	other.checkpoint()
+	reads(bob.at(other), "a vault that was started anew", second, 1103-3-1024)
+	r.exec("UPDATE group_states SET state = ?", []byte("{}"))
+	third := &givenVault{}
+	other = r.againWith(service.Config{MaxFileBytes: 1 << 20, Vault: third.dial})
+	other.checkpoint()
+	reads(bob.at(other), "a state that was changed", third, 1103)
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
+	if status, body := bob.at(other).tool(wire.OpPrepareRetrieve, read); status != http.StatusForbidden {
+		t.Errorf("who was revoked: %d %s", status, body)
+	}
+}
+
+// Threat 83: a member whom the tables have, and the records not, gets no key and pays nothing.
+func TestThreat83MembersFollowFromRecords(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{Database: newDatabase(t)})
+	alice, bob := r.owner(), r.user("bob", "100")
+	ref := alice.upload("g", "a.txt", []byte("content")).CID
+	r.exec("INSERT INTO members (group_id, account, since, role) VALUES ('g', ?, 1, 'writer')", bob.id)
+	read, before := object{"group_id": "g", "ipfs_hash": ref}, bob.balance()
+	status, body := bob.tool(wire.OpPrepareRetrieve, read)
+	if status != http.StatusForbidden {
+		t.Errorf("%d %s", status, body)
+	}
+	if got := bob.balance(); got != before {
+		t.Errorf("it paid: %s after %s", got, before)
+	}
+	alice.adds(r.user("carol", "1"))
+	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, read)
+}
