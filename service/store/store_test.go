@@ -370,7 +370,7 @@ func TestTablesAreTheSameOnBothEngines(t *testing.T) {
 	described := make(map[string]string)
 	for _, engine := range engines(t) {
 		s := open(t, engine.open(t))
-		if version := s.SchemaVersion(); version != 1003 {
+		if version := s.SchemaVersion(); version != 1001 {
 			t.Errorf("schema %d", version)
 		}
 		err := s.Read(t.Context(), func(tx *store.Tx) error {

@@ -504,3 +504,31 @@ CREATE TRIGGER uploads_change_small AFTER UPDATE OF blob_id ON uploads FOR EACH 
 	EXECUTE FUNCTION end_small_of_upload();
 CREATE TRIGGER uploads_end_small AFTER DELETE ON uploads FOR EACH ROW
 	WHEN (substr(OLD.blob_id, 1, 4) = 'row:') EXECUTE FUNCTION end_small_of_upload();
+
+-- The trees of living names of groups (service/LEDGER.md), in pages. They follow from the tables: a group without one
+-- gets one when somebody asks for a proof.
+CREATE TABLE name_trees (
+	group_id TEXT PRIMARY KEY,
+	build    BIGINT NOT NULL, -- whose pages they are
+	seq      BIGINT NOT NULL, -- the tree has what all records up to it changed
+	number   BIGINT NOT NULL, -- in the chain, of that record
+	moved    BIGINT NOT NULL, -- up to which seq folders are renamed in it
+	root     BYTEA NOT NULL,
+	top      BIGINT NOT NULL, -- the page with the root; 0 = nothing lives
+	last     BIGINT NOT NULL  -- the largest number of a page
+);
+
+CREATE TABLE name_pages (
+	group_id TEXT NOT NULL,
+	build    BIGINT NOT NULL,
+	page     BIGINT NOT NULL,
+	data     BYTEA NOT NULL,
+	PRIMARY KEY (group_id, build, page)
+);
+
+-- What the vault said of the members of a group, with its MAC: a vault that was started anew goes on from there. A group
+-- without a row is read from its first record on.
+CREATE TABLE group_states (
+	group_id TEXT COLLATE "C" PRIMARY KEY,
+	state    BYTEA NOT NULL
+);

@@ -534,3 +534,31 @@ CREATE TRIGGER uploads_end_small AFTER DELETE ON uploads
 	AND NOT EXISTS (SELECT 1 FROM files WHERE ref = OLD.ref AND blob_id = OLD.blob_id) BEGIN
 	UPDATE small_contents SET data = zeroblob(size), free = 1 WHERE id = CAST(substr(OLD.blob_id, 5, 12) AS INTEGER);
 END;
+
+-- The trees of living names of groups (service/LEDGER.md), in pages. They follow from the tables: a group without one
+-- gets one when somebody asks for a proof.
+CREATE TABLE name_trees (
+	group_id TEXT PRIMARY KEY,
+	build    INTEGER NOT NULL, -- whose pages they are
+	seq      INTEGER NOT NULL, -- the tree has what all records up to it changed
+	number   INTEGER NOT NULL, -- in the chain, of that record
+	moved    INTEGER NOT NULL, -- up to which seq folders are renamed in it
+	root     BLOB NOT NULL,
+	top      INTEGER NOT NULL, -- the page with the root; 0 = nothing lives
+	last     INTEGER NOT NULL  -- the largest number of a page
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE name_pages (
+	group_id TEXT NOT NULL,
+	build    INTEGER NOT NULL,
+	page     INTEGER NOT NULL,
+	data     BLOB NOT NULL,
+	PRIMARY KEY (group_id, build, page)
+) STRICT;
+
+-- What the vault said of the members of a group, with its MAC: a vault that was started anew goes on from there. A group
+-- without a row is read from its first record on.
+CREATE TABLE group_states (
+	group_id TEXT PRIMARY KEY,
+	state    BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
