@@ -1,9 +1,22 @@
 package wire
 
 import (
+	"os"
+	"regexp"
 	"runtime/debug"
 	"testing"
 )
+
+// The first entry of CHANGELOG.md is that of the version that the sources are on the way to.
+func TestChangelogHasTheVersion(t *testing.T) {
+	text, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := regexp.MustCompile(`(?m)^## (.*)$`).FindSubmatch(text); m == nil || string(m[1]) != next {
+		t.Errorf("the first entry is %q, want %s", m, next)
+	}
+}
 
 func TestVersionTellsTheBuild(t *testing.T) {
 	build := func(version string, settings ...string) *debug.BuildInfo {
