@@ -82,7 +82,8 @@ s3-server:
 at-home: build dist
 	integration/inspector.sh
 	packaging/check
-	packaging/at-home
+	SUITE=bookworm packaging/at-home
+	SUITE=trixie packaging/at-home
 	packaging/at-home-desktop
 
 vet:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -110,9 +111,17 @@ func (j *job) rpm(p pack, arch string, contents []entry) error {
 	if err != nil {
 		return err
 	}
+	doc := rpmpack.RPMFile{Name: "/usr/share/doc/" + p.name, Mode: 0o40755, Owner: "root", Group: "root",
+		MTime: uint32(j.made.Unix())}
+	r.AddFile(doc) // rpm removes only the folders that a package names
 	for _, e := range contents {
 		if e.debian {
 			continue
+		}
+		if path.Dir(e.path) == doc.Name+"/examples" {
+			examples := doc
+			examples.Name += "/examples"
+			r.AddFile(examples)
 		}
 		if name, ok := strings.CutPrefix(e.path, "/usr/share/zsh/vendor-completions/"); ok {
 			e.path = "/usr/share/zsh/site-functions/" + name
