@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,12 +67,18 @@ func newWorld(t *testing.T) *world {
 func newWorldOn(t *testing.T, stores ...string) *world {
 	t.Helper()
 	bin := programs.Dir(t, "svcfs", "svcd")
-	w := &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", stores: stores}
+	w := &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: ownHost() + ":0", stores: stores}
 	w.data = filepath.Join(w.dir, "data")
 	w.mkdir("home")
 	w.start()
 	t.Cleanup(w.stop)
 	return w
+}
+
+// ownHost is an address of this machine that no other service of a test has: so a port where a service listens is still
+// free when the service comes back.
+func ownHost() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
 func (w *world) mkdir(name string) string {

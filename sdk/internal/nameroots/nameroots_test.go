@@ -107,7 +107,13 @@ func TestPartsOnDisk(t *testing.T) {
 		t.Errorf("without a folder: %v", err)
 	}
 	for name, damage := range map[string]func(*spool) error{
-		"changed": func(s *spool) error { _, err := s.file.WriteAt([]byte{1}, s.end/2); return err },
+		"changed": func(s *spool) error {
+			b := make([]byte, 1)
+			_, err := s.file.ReadAt(b, s.end/2)
+			b[0] ^= 1
+			_, err2 := s.file.WriteAt(b, s.end/2)
+			return errors.Join(err, err2)
+		},
 		"cut":     func(s *spool) error { return s.file.Truncate(s.end - blockBytes) },
 		"moved": func(s *spool) error {
 			block := make([]byte, blockBytes)
