@@ -28,8 +28,10 @@ import (
 // written anew.
 var storeRelease = flag.String("store-release", "", "keep what the programs write, as that of a release such as 0.1.0")
 
-// releases are those that are kept.
-func releases() []string { return []string{"0.1.0"} }
+// releases are the commits of those that are kept.
+func releases() map[string]string {
+	return map[string]string{"0.1.0": "993fbaee70987910f6f90a67041b8972b1455826"}
+}
 
 // storedAddress is where the service of an engine listens, here and later, because what clients know of a service is
 // under its address.
@@ -60,7 +62,7 @@ const dumpFile = "database.sql"
 func TestStoredRelease(t *testing.T) {
 	proctest.Need(t, "mount")
 	for _, engine := range []string{"sqlite", "postgres"} {
-		for _, release := range releases() {
+		for release := range releases() {
 			t.Run(release+" "+engine, func(t *testing.T) {
 				w := &world{t: t, bin: programs.Dir(t, "svcfs", "svcd"), dir: t.TempDir(), log: &safeBuffer{},
 					addr: storedAddress(engine)}
@@ -79,6 +81,71 @@ func TestStoredRelease(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The client of each release works with the service of this version, and the client of this version with the service of
+// the release.
+func TestReleasesTalkToEachOther(t *testing.T) {
+	proctest.Long(t)
+	proctest.Need(t, "mount")
+	now := programs.Dir(t, "svcfs", "svcd")
+	for release, commit := range releases() {
+		then := programsOf(t, commit)
+		for name, bins := range map[string][2]string{"service": {then, now}, "client": {now, then}} {
+			t.Run("the "+name+" of "+release, func(t *testing.T) {
+				w := &world{t: t, bin: bins[0], dir: t.TempDir(), log: &safeBuffer{}, addr: ownHost() + ":0"}
+				w.data = filepath.Join(w.dir, "data")
+				w.mkdir("home")
+				w.start()
+				t.Cleanup(w.stop)
+				alice, bob := w.account("alice", "1000"), w.account("bob", "10")
+				w.bin = bins[1]
+				alice.must("group", "create", "team")
+				alice.must("group", "add", "team", bob.id)
+				content := storedContent()
+				a := alice.mount("a")
+				write(t, a.path("team/whole"), content[:mediumBytes])
+				write(t, a.path("team/blocks"), slices.Repeat(content, 5<<20/len(content)))
+				shell(t, a.path("team"),
+					"mkdir f; echo one >f/one; mv f g; echo two >>g/one; ln -s one g/link; sync -f .; rm whole")
+				alice.must("sync", a.dir)
+				b := bob.mount("b")
+				want := fmt.Sprintf(".\n./blocks\n./g\n./g/link\n./g/one\none\ntwo\n%d\n", 5<<20/len(content)*len(content))
+				if got := shell(t, b.path("team"), "find . | sort; cat g/link; wc -c <blocks"); got != want {
+					t.Errorf("the group has\n%s", got)
+				}
+				b.unmount()
+				bob.must("ledger", "team", "--verify")
+				bob.must("history", "team", "g/one")
+				alice.must("restore", "--trash", "team", "whole")
+				alice.must("group", "revoke", "team", bob.id)
+				if out, code := bob.try("get", "team", "whole"); code == 0 {
+					t.Errorf("who was revoked gets\n%s", out)
+				}
+				a.unmount()
+			})
+		}
+	}
+}
+
+// programsOf builds the programs of a commit.
+func programsOf(t *testing.T, commit string) (dir string) {
+	t.Helper()
+	if exec.Command("git", "cat-file", "-e", commit).Run() != nil {
+		t.Skip(proctest.LeftOut + "this clone lacks the commit of a release")
+	}
+	dir = t.TempDir()
+	shell(t, dir, "git -C "+top(t)+" archive "+commit+" cmd fs sdk cache format service go.mod go.sum | tar x && "+
+		"go build -o bin/ ./cmd/...")
+	return filepath.Join(dir, "bin")
+}
+
+// top is the folder of the repository.
+func top(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	ok(t, err)
+	return dir
 }
 
 // writesRelease fills a service, and leaves a mount behind that was killed while the service was away.
