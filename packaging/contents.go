@@ -84,8 +84,10 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 		c.last().link = "../bin/svcfs"
 		c.add("/usr/sbin/mount.fuse.svcfs", 0o777, nil)
 		c.last().link = "../bin/svcfs"
-		c.add("/usr/share/man/man8/mount.svcfs.8.gz", 0o777, nil)
-		c.last().link = "../man1/svcfs-mount.1.gz"
+		for _, name := range []string{"mount.svcfs", "mount.fuse.svcfs"} {
+			c.add("/usr/share/man/man8/"+name+".8.gz", 0o777, nil)
+			c.last().link = "../man1/svcfs-mount.1.gz"
+		}
 		c.add("/usr/lib/systemd/user/svcfs@.service", 0o644, installed(c.sources("cmd/svcfs/systemd/svcfs@.service")))
 		for _, name := range []string{"mnt-team.mount", "mnt-team.automount"} {
 			c.add(doc+"examples/"+name, 0o644, installed(c.sources("cmd/svcfs/systemd/"+name)))
