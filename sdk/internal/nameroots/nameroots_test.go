@@ -114,7 +114,7 @@ func TestPartsOnDisk(t *testing.T) {
 			_, err2 := s.file.WriteAt(b, s.end/2)
 			return errors.Join(err, err2)
 		},
-		"cut":     func(s *spool) error { return s.file.Truncate(s.end - blockBytes) },
+		"cut": func(s *spool) error { return s.file.Truncate(s.end - blockBytes) },
 		"moved": func(s *spool) error {
 			block := make([]byte, blockBytes)
 			_, err := s.file.ReadAt(block, 0)
