@@ -110,7 +110,8 @@ func TestReleasesTalkToEachOther(t *testing.T) {
 					"mkdir f; echo one >f/one; mv f g; echo two >>g/one; ln -s one g/link; sync -f .; rm whole")
 				alice.must("sync", a.dir)
 				b := bob.mount("b")
-				want := fmt.Sprintf(".\n./blocks\n./g\n./g/link\n./g/one\none\ntwo\n%d\n", 5<<20/len(content)*len(content))
+				want := fmt.Sprintf(".\n./blocks\n./g\n./g/link\n./g/one\none\ntwo\n%d\n",
+					5<<20/len(content)*len(content))
 				if got := shell(t, b.path("team"), "find . | sort; cat g/link; wc -c <blocks"); got != want {
 					t.Errorf("the group has\n%s", got)
 				}
