@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaulttest"
 	"github.com/svcfs/svcfs/service/vaultwire"
+	"github.com/svcfs/svcfs/service/witness"
 )
 
 // givenVault counts the records of groups that it is given.
@@ -79,15 +82,36 @@ func TestGroupIsGivenOnce(t *testing.T) {
 		t.Errorf("%d states are kept", states)
 	}
 
+	alice.goesOn(5)
+	r.checkpoint()
 	second := &givenVault{}
 	other := r.againWith(service.Config{MaxFileBytes: 1 << 20, Vault: second.dial})
 	other.checkpoint()
-	reads(bob.at(other), "a vault that was started anew", second, 1103-3-1024)
+	reads(bob.at(other), "a vault that was started anew", second, 5)
 	r.exec("UPDATE group_states SET state = ?", []byte("{}"))
 	third := &givenVault{}
 	other = r.againWith(service.Config{MaxFileBytes: 1 << 20, Vault: third.dial})
 	other.checkpoint()
-	reads(bob.at(other), "a state that was changed", third, 1103)
+	reads(bob.at(other), "a state that was changed", third, 1108)
+	q := vaultwire.Follow{Group: "g", Keep: true}
+	for n := range int64(600) { // another history, such as of a database that was restored in part
+		r := chain.Record{Kind: chain.KindKeep, Account: alice.id, Group: "g", Chain: chain.OfGroup("g"), Number: n + 1}
+		if n == 0 {
+			r.Kind = chain.KindRegister
+		} else {
+			r.Prev = q.Records[n-1].Sum()
+		}
+		q.Records = append(q.Records, r)
+	}
+	made, err := r.openVault().Follow(t.Context(), q)
+	if err != nil || made.State == nil {
+		t.Fatal(err)
+	}
+	r.exec("UPDATE group_states SET state = ?", made.State)
+	fourth := &givenVault{}
+	other = r.againWith(service.Config{MaxFileBytes: 1 << 20, Vault: fourth.dial})
+	other.checkpoint()
+	must[wire.PrepareRetrieveResult](bob.at(other), wire.OpPrepareRetrieve, read)
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
 	if status, body := bob.at(other).tool(wire.OpPrepareRetrieve, read); status != http.StatusForbidden {
 		t.Errorf("who was revoked: %d %s", status, body)
@@ -111,4 +135,49 @@ func TestThreat83MembersFollowFromRecords(t *testing.T) {
 	}
 	alice.adds(r.user("carol", "1"))
 	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, read)
+}
+
+// Files are read while a witness does not sign, also where service and vault were started anew meanwhile.
+func TestReadingWhileAWitnessIsAway(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{Database: newDatabase(t)})
+	alice := r.owner()
+	ref := alice.upload("g", "a.txt", []byte("content")).CID
+	w, err := witness.Open(t.TempDir(), "witness.example.org", []string{r.key()})
+	ok(t, err)
+	var away atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		if away.Load() {
+			rw.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.Handler(nil).ServeHTTP(rw, req)
+	}))
+	t.Cleanup(server.Close)
+	r.witnessed(server.URL, w.Key()).get("/tlog/checkpoint")
+	away.Store(true)
+	again := r.witnessed(server.URL, w.Key())
+	again.get("/tlog/checkpoint")
+	must[wire.PrepareRetrieveResult](alice.at(again), wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+}
+
+// Records of any length fit into what the vault is given at once.
+func TestGroupIsGivenInPieces(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{Database: newDatabase(t), Vault: vaulttest.BehindSocket})
+	alice, group := r.owner(), strings.Repeat("&", 128) // six bytes each in JSON
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": group})
+	ref := alice.upload(group, "a.txt", []byte("content")).CID
+	l := ledger.New(ledger.DefaultFees(), ledger.Bounds{}, time.Now)
+	ok(t, alice.openStore().Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		for range 700 {
+			r := chain.Record{Kind: chain.KindKeep, Account: alice.id, Group: group, Detail: strings.Repeat("<", 100)}
+			if _, err := l.Append(t.Context(), tx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	r.checkpoint()
+	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": group, "ipfs_hash": ref})
 }

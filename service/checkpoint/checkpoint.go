@@ -139,6 +139,7 @@ type Log struct {
 	mu     sync.Mutex // guards the rest
 	hashes *os.File
 	signed Checkpoint // newest
+	given  chain.Tree // where the chains end in the newest tree of the log that the vault has
 	failed error      // ErrContradiction or ledger.ErrBroken: nothing is signed any more
 	behind bool       // the last attempt to sign failed, and the next may succeed
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -13,9 +14,11 @@ import (
 )
 
 const (
-	// pieceRows and pieceBytes bound the records that the vault is given at once: they fit into a frame of JSON.
+	// pieceRows and pieceBytes bound the records that the vault is given at once, in JSON: they fit into a frame.
 	pieceRows  = 512
-	pieceBytes = 64 << 10
+	pieceBytes = vaultwire.MaxFrameBytes / 2
+	// statePieces is after how many pieces the state of a group is kept, beside the last one.
+	statePieces = 64
 	// followTimes is how often the log may go on while the vault is given a group.
 	followTimes = 8
 )
@@ -47,46 +50,61 @@ func (l *Log) giveGroup(ctx context.Context, group string) error {
 	if err != nil {
 		return err
 	}
-	key := newest(keys)
+	key, began := newest(keys), false
 	at, err := key.Follow(ctx, vaultwire.Follow{Group: group})
 	if err == nil && !at.Known {
-		at, err = l.beginGroup(ctx, key, group)
-	}
-	state := at.State
-	for more := true; more && err == nil; {
-		var rows []chain.Row
-		if err = l.store.Read(ctx, func(tx *store.Tx) error {
-			rows, err = ledger.ChainAfter(ctx, tx, group, at.Seq, pieceRows)
-			return err
-		}); err != nil {
-			return err
-		}
-		q := vaultwire.Follow{Group: group}
-		q.Records, more = pieceOf(rows)
-		if len(q.Records) > 0 {
-			at, err = key.Follow(ctx, q)
-		}
-		if at.State != nil {
-			state = at.State
-		}
+		at, began, err = l.beginGroup(ctx, key, group)
 	}
 	if err != nil {
 		return fmt.Errorf("give the vault a group: %w", err)
 	}
-	if state == nil {
-		return nil
+	var state []byte
+	after := at.Seq
+	for n, more := 1, true; more && err == nil; n++ {
+		var rows []chain.Row
+		if err = l.store.Read(ctx, func(tx *store.Tx) error {
+			rows, err = ledger.ChainAfter(ctx, tx, group, after, pieceRows)
+			return err
+		}); err != nil {
+			break
+		}
+		q := vaultwire.Follow{Group: group}
+		if q.Records, more, err = pieceOf(rows); err != nil || len(q.Records) == 0 {
+			break
+		}
+		q.Keep = !more || n%statePieces == 0
+		if at, err = key.Follow(ctx, q); at.State != nil {
+			state = at.State
+		}
+		after = max(at.Seq, q.Records[len(q.Records)-1].Seq) // so that it ends, whatever the vault says
 	}
-	if err := l.store.Write(ctx, ledger.In(group), func(tx *store.Tx) error {
-		return tx.Do(ctx, "keep the state of a group", "INSERT INTO group_states (group_id, state) VALUES (?, ?) "+
-			"ON CONFLICT (group_id) DO UPDATE SET state = excluded.state", group, state)
-	}); err != nil { // such as a full disk: the vault has it in memory
-		l.logger.Warn("the state of a group was not kept", "group", group, "error", err)
+	if began && errors.Is(err, vaultwire.ErrNotFollowing) {
+		state = []byte{} // the one that is kept does not lead to these records: the next time it is none
+	}
+	if state != nil {
+		l.keepState(ctx, group, state)
+	}
+	if err != nil {
+		return fmt.Errorf("give the vault a group: %w", err)
 	}
 	return nil
 }
 
-// beginGroup gives the vault the newest state of a group that it knows nothing of.
-func (l *Log) beginGroup(ctx context.Context, key Key, group string) (at vaultwire.Followed, err error) {
+// keepState keeps the state of a group. Where it cannot, such as on a full disk, the vault has it in memory.
+func (l *Log) keepState(ctx context.Context, group string, state []byte) {
+	ctx = context.WithoutCancel(ctx)
+	err := l.store.Write(ctx, ledger.In(group), func(tx *store.Tx) error {
+		return tx.Do(ctx, "keep the state of a group", "INSERT INTO group_states (group_id, state) VALUES (?, ?) "+
+			"ON CONFLICT (group_id) DO UPDATE SET state = excluded.state", group, state)
+	})
+	if err != nil {
+		l.logger.Warn("the state of a group was not kept", "group", group, "error", err)
+	}
+}
+
+// beginGroup gives the vault the newest state of a group that it knows nothing of. hasState is false where there is
+// none.
+func (l *Log) beginGroup(ctx context.Context, key Key, group string) (at vaultwire.Followed, hasState bool, err error) {
 	q := vaultwire.Follow{Group: group}
 	if err = l.store.Read(ctx, func(tx *store.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT state FROM group_states WHERE group_id = ?", group).Scan(&q.State)
@@ -95,28 +113,28 @@ func (l *Log) beginGroup(ctx context.Context, key Key, group string) (at vaultwi
 		}
 		return err
 	}); err != nil {
-		return at, fmt.Errorf("read the state of a group: %w", err)
+		return at, false, fmt.Errorf("read the state of a group: %w", err)
 	}
-	var chains chain.Tree
-	if signed, _ := l.newest(); signed.tree != nil {
-		chains = *signed.tree
-	}
-	q.Chains = chains.Part([]chain.Hash{chain.Key(chain.OfGroup(group))})
-	return key.Follow(ctx, q)
+	l.mu.Lock()
+	given := l.given
+	l.mu.Unlock()
+	q.Chains = given.Part([]chain.Hash{chain.Key(chain.OfGroup(group))})
+	at, err = key.Follow(ctx, q)
+	return at, len(q.State) > 0, err
 }
 
 // pieceOf returns the first of some records, and whether there are more.
-func pieceOf(rows []chain.Row) (piece []chain.Record, more bool) {
+func pieceOf(rows []chain.Row) (piece []chain.Record, more bool, err error) {
 	size := 0
 	for _, r := range rows {
-		size += len(r.Detail)
-		for _, tag := range r.Tags {
-			size += len(tag.Value)
+		raw, err := json.Marshal(r.Record)
+		if err != nil {
+			return nil, false, err
 		}
-		if size > pieceBytes && len(piece) > 0 {
-			return piece, true
+		if size += len(raw) + 1; size > pieceBytes && len(piece) > 0 {
+			return piece, true, nil
 		}
 		piece = append(piece, r.Record)
 	}
-	return piece, len(rows) == pieceRows
+	return piece, len(rows) == pieceRows, nil
 }

@@ -215,6 +215,9 @@ func (l *Log) beginAt(ctx context.Context, file *os.File, key Key) (t vaultwire.
 // again has it publish what is published already.
 func (l *Log) sign(ctx context.Context, file *os.File, t vaultwire.Tree, keys []Key, again bool) error {
 	chains := l.chains
+	l.mu.Lock()
+	l.given = chains // signed is that which the witness signed, maybe an hour ago
+	l.mu.Unlock()
 	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: t.Records, Hash: tlog.Hash(t.Root)}, Chains: t.Chains,
 		tree: &chains, key: newest(keys)}
 	s, err := newSigner(ctx, c.key, vaultwire.Sign{Origin: l.origin, Tree: &t})

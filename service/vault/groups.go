@@ -16,9 +16,13 @@ import (
 )
 
 const (
-	// maxGroups and maxMembers bound the groups that are followed, and their members together: some 30 MiB of memory.
+	// maxGroups and maxMembers bound the groups that are followed, and their members together, and maxOfGroup those of
+	// one: some 30 MiB of memory with the names that a service has.
 	maxGroups  = 4096
 	maxMembers = 1 << 18
+	maxOfGroup = 1 << 14
+	// maxNameBytes bounds the name of a group or an account.
+	maxNameBytes = 1 << 10
 	// maxMoved bounds the chains of which the newest place in the log is known without a proof, and maxTrees the
 	// earlier trees by which others are proven: what moved since such a tree is known.
 	maxMoved = 1 << 16
@@ -57,7 +61,7 @@ func newGroups() (*groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := lru.New[chain.Hash, *group](maxGroups)
+	known, err := lru.New[chain.Hash, *group](maxGroups + 1)
 	return &groups{moved: moved, known: known}, err
 }
 
@@ -106,7 +110,7 @@ func (gs *groups) endOf(key chain.Hash, part []byte) (end chain.Place, err error
 	if len(gs.trees) == 0 { // no log is followed
 		return end, nil
 	}
-	if end, ok := gs.moved.Get(key); ok {
+	if end, ok := gs.moved.Peek(key); ok { // Get would keep it longer than those that moved later
 		return end, nil
 	}
 	tree, err := chain.ParseTreePart(part)
@@ -132,7 +136,8 @@ func (g *group) add(r *chain.Record, isLogFollowed bool) error {
 	switch {
 	case r.Chain != g.name || r.Number != g.at.Number+1 || r.Prev != g.at.Hash,
 		r.Number == g.end.Number && place != g.end,
-		len(g.beyond) == maxBeyond:
+		len(g.beyond) == maxBeyond, len(g.Has) > maxOfGroup,
+		len(r.Account) > maxNameBytes, changesMembers(r.Kind) && len(r.Detail) > maxNameBytes:
 		return fmt.Errorf("record %d of the chain %q: %w", r.Number, g.name, vaultwire.ErrNotFollowing)
 	}
 	if err := g.Apply(r); err != nil {
@@ -144,8 +149,14 @@ func (g *group) add(r *chain.Record, isLogFollowed bool) error {
 	return nil
 }
 
+// changesMembers reports whether the detail of a record of a kind has the name of a member.
+func changesMembers(kind string) bool { return kind == chain.KindAdd || kind == chain.KindOffer }
+
 // Follow implements [vaultwire.Vault].
 func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Followed, err error) {
+	if len(q.Group) > maxNameBytes {
+		return a, fmt.Errorf("a group whose name has %d bytes: %w", len(q.Group), vaultwire.ErrNotFollowing)
+	}
 	name := chain.OfGroup(q.Group)
 	key := chain.Key(name)
 	state, hasState := v.stateOf(name, q.State)
@@ -179,24 +190,19 @@ func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Follo
 	if ok {
 		gs.people += len(g.Has) - before
 	} else {
-		gs.keep(key, g)
+		gs.people += len(g.Has)
+		gs.known.Add(key, g)
+	}
+	for gs.known.Len() > maxGroups || gs.people > maxMembers && gs.known.Len() > 1 { // g was used last
+		_, old, _ := gs.known.RemoveOldest()
+		gs.people -= len(old.Has)
 	}
 	a = vaultwire.Followed{Known: true, Seq: g.seq}
-	if g.at.Number-g.kept >= stateEvery {
+	if q.Keep && g.at.Number-g.kept >= stateEvery {
 		a.State, err = v.sealState(groupState{g.name, g.at, g.seq, g.Members})
 		g.kept = g.at.Number
 	}
 	return a, err
-}
-
-// keep keeps a group in the place of those that were used the longest ago.
-func (gs *groups) keep(key chain.Hash, g *group) {
-	gs.people += len(g.Has)
-	for gs.known.Len() == maxGroups || gs.people > maxMembers && gs.known.Len() > 0 {
-		_, old, _ := gs.known.RemoveOldest()
-		gs.people -= len(old.Has)
-	}
-	gs.known.Add(key, g)
 }
 
 // check checks that the account of a session is a member of a group, and may have keys so. beside is the newest record

@@ -155,7 +155,7 @@ func vaultWantsTheNewestChain(t *testing.T, w way) {
 		q.Group = "k"
 		return v.Follow(t.Context(), q)
 	}
-	a, err := follow(o.Vault, vaultwire.Follow{Records: h.records})
+	a, err := follow(o.Vault, vaultwire.Follow{Records: h.records, Keep: true})
 	if err != nil || len(a.State) == 0 || a.Seq != 6020 {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -209,4 +209,31 @@ func vaultWantsTheNewestChain(t *testing.T, w way) {
 	asks("what came since", vaultwire.Follow{Records: h.records[602:]}, nil)
 	_, err = second.OpenFile(t.Context(), q)
 	is(t, "who was revoked since", err, vaultwire.ErrNoMember)
+}
+
+// Threat 83: what a service says of groups and accounts takes no more memory than their number.
+func TestThreat83NamesAreBounded(t *testing.T) {
+	o := openingWith(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v })
+	long := strings.Repeat("x", 2000)
+	follows := func(group string, list ...chain.Record) error {
+		_, err := o.Follow(t.Context(), vaultwire.Follow{Group: group, Chains: o.part(group), Records: list})
+		return err
+	}
+	is(t, "a long name of a group", follows(long), vaultwire.ErrNotFollowing)
+	h := historyOf("h")
+	h.adds(record(chain.KindRegister, "alice", ""))
+	is(t, "a long name of a member", follows("h", h.records[0], h.with(1).adds(record(chain.KindAdd, "alice", long))),
+		vaultwire.ErrNotFollowing)
+	is(t, "a long name of an account", follows("h", historyOf("h").adds(record(chain.KindRegister, long, ""))),
+		vaultwire.ErrNotFollowing)
+	_, err := o.MakeKey(t.Context(), vaultwire.MakeKey{Account: long})
+	is(t, "a credential of a long name", err, vaultwire.ErrCredential)
+	many := historyOf("i")
+	many.adds(record(chain.KindRegister, "alice", ""))
+	for i := range 1<<14 + 2 {
+		many.adds(record(chain.KindAdd, "alice", fmt.Sprint("m", i)))
+	}
+	unfollowed, _, _ := started(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v }, o.clock)
+	_, refused := unfollowed.Follow(t.Context(), vaultwire.Follow{Group: "i", Records: many.records})
+	is(t, "more members than a group has", refused, vaultwire.ErrNotFollowing)
 }

@@ -61,6 +61,9 @@ func (v *Vault) MakeKey(_ context.Context, q vaultwire.MakeKey) (a vaultwire.Mad
 
 // credential adds the HMAC of the vault.
 func (v *Vault) credential(account string, c vaultwire.Credential) (vaultwire.Credential, error) {
+	if len(account) > maxNameBytes {
+		return nil, fmt.Errorf("an account whose name has %d bytes: %w", len(account), vaultwire.ErrCredential)
+	}
 	k, err := v.newest(vaultwire.PurposeCredentials)
 	if err != nil {
 		return nil, err

@@ -75,7 +75,9 @@ func (v *Vault) Extend(_ context.Context, q vaultwire.Extension) (vaultwire.Noth
 		v.groups.begins(log.Tree)
 	}
 	v.log = log
-	v.groups.extends(log.Tree, records)
+	if len(records) > 0 {
+		v.groups.extends(log.Tree, records)
+	}
 	for _, r := range records {
 		v.opens.comes(r)
 	}

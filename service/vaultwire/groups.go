@@ -15,6 +15,7 @@ type (
 		Chains []byte
 		// Records follow those that the vault has.
 		Records []chain.Record
+		Keep    bool // a state is wanted: it takes some ms for a group of thousands of members
 	}
 	// Followed is how far the vault is.
 	Followed struct {
