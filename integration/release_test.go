@@ -90,6 +90,10 @@ func TestReleasesTalkToEachOther(t *testing.T) {
 	proctest.Need(t, "mount")
 	now := programs.Dir(t, "svcfs", "svcd")
 	for release, commit := range releases() {
+		if exec.Command("git", "cat-file", "-e", commit).Run() != nil {
+			t.Logf("this copy of the sources lacks the commit %s of the release %s", commit, release)
+			continue
+		}
 		then := programsOf(t, commit)
 		for name, bins := range map[string][2]string{"service": {then, now}, "client": {now, then}} {
 			t.Run("the "+name+" of "+release, func(t *testing.T) {
@@ -132,9 +136,6 @@ func TestReleasesTalkToEachOther(t *testing.T) {
 // programsOf builds the programs of a commit.
 func programsOf(t *testing.T, commit string) (dir string) {
 	t.Helper()
-	if exec.Command("git", "cat-file", "-e", commit).Run() != nil {
-		t.Skip(proctest.LeftOut + "this clone lacks the commit of a release")
-	}
 	dir = t.TempDir()
 	shell(t, dir, "git -C "+top(t)+" archive "+commit+" cmd fs sdk cache format service go.mod go.sum | tar x && "+
 		"go build -o bin/ ./cmd/...")
