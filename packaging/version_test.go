@@ -24,7 +24,8 @@ func checkVersions(t *testing.T, made string) {
 	dir := t.TempDir()
 	for _, name := range []string{"svcfs", "svcd"} {
 		file := filepath.Join(made, name+"_1.2.3_linux_amd64.tar.gz")
-		if out, err := exec.Command("tar", "xzf", file, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
+		tar := exec.Command("tar", "xzf", file, "-C", dir, "--strip-components=1")
+		if out, err := tar.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
