@@ -76,8 +76,8 @@ const ofUser = `^Test([NRWAEMO][0-9]|E[A-Z]|Tree|Large|Odd|RefusalsByDesign|Moun
 
 // longByNature are the tests that call proctest.Long, and those with a short form in make test.
 const longByNature = `^Test(Stressors|FailoverOfPostgreSQL|RollingUpgrade|StoredRelease|ReleasesTalkToEachOther` +
-	`|Suites|ServiceKilledAtRandomMoments|MountKilledAtRandomMoments|E7ChangedAddress|RemoveAndRestoreBeyondOneRequest` +
-	`|Programs|ModelOnAMount` +
+	`|Suites|ServiceKilledAtRandomMoments|MountKilledAtRandomMoments|E7ChangedAddress` +
+	`|RemoveAndRestoreBeyondOneRequest|Programs|ModelOnAMount` +
 	`|CrashPoints|DocumentBothWays|Threat41AgentHostileNames|Threat42AgentHostileService|Threat31Reach)$`
 
 // ofMinutes are the lies of a list that a script reads for half a minute each; make test-all has them told. The other
