@@ -1,13 +1,9 @@
 package chain
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
-
-// ErrNotAllowed means that a record changes who may have keys of a group, and its account may not do that.
-var ErrNotAllowed = errors.New("its account may not make this record")
 
 // Members is who belongs to a group, and how they may have keys of its files, as the records of its chain say. The zero
 // value is before the first record.
@@ -22,11 +18,12 @@ type Members struct {
 // KeysSealed is the detail of a record of [KindKeys] by which keys of files are given in sealed sessions alone.
 const KeysSealed = "sealed"
 
-// Apply applies the next record of the chain. Errors: [ErrNotAllowed].
+// Apply applies the next record of the chain. It refuses one that its account may not make, because it changes who may
+// have keys.
 func (m *Members) Apply(r *Record) error {
 	if !m.allow(r) {
-		return fmt.Errorf("record %d of the chain %q, %s by %q: %w", r.Number, r.Chain, r.Kind, r.Account,
-			ErrNotAllowed)
+		return fmt.Errorf("record %d of the chain %q: %q may not make a record of the kind %s", r.Number, r.Chain,
+			r.Account, r.Kind)
 	}
 	switch r.Kind {
 	case KindRegister:
@@ -54,8 +51,8 @@ func (m *Members) Apply(r *Record) error {
 	return nil
 }
 
-// allow reports whether the account of a record may make it. Other records are allowed to all, and so
-// is an offer, which the service itself makes where the owner is disabled.
+// allow reports whether the account of a record may make it. Records of other kinds are allowed to all, and so is an
+// offer, which the service itself makes where the owner is disabled.
 func (m *Members) allow(r *Record) bool {
 	isOwner := m.Owner != "" && r.Account == m.Owner
 	switch r.Kind {
