@@ -124,6 +124,7 @@ func TestThreat83MembersFollowFromRecords(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t)})
 	alice, bob := r.owner(), r.user("bob", "100")
 	ref := alice.upload("g", "a.txt", []byte("content")).CID
+	r.checkpoint()
 	r.exec("INSERT INTO members (group_id, account, since, role) VALUES ('g', ?, 1, 'writer')", bob.id)
 	read, before := object{"group_id": "g", "ipfs_hash": ref}, bob.balance()
 	status, body := bob.tool(wire.OpPrepareRetrieve, read)
