@@ -49,7 +49,7 @@ func TestPutInBlocks(t *testing.T) {
 			t.Parallel()
 			_, g := chunkWorld(t)
 			if tc.format == 1 {
-				if _, err := g.Settings().SetFormat(t.Context(), 1); err != nil {
+				if _, err := g.Settings().Set(t.Context(), wire.GroupSettings{Format: 1}); err != nil {
 					t.Fatal(err)
 				}
 			}

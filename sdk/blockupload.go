@@ -127,11 +127,11 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 			Err: errors.New("the service has no key of its vault for uploads: try again later, and tell the operator " +
 				"if it stays so")}
 	}
-	newest, err := g.Settings().Format(ctx)
+	set, err := g.Settings().Get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if newest < format.VersionBlocks {
+	if set.Format < format.VersionBlocks {
 		return nil, errNoBlocks
 	}
 	if id == "" {

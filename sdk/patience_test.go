@@ -117,7 +117,7 @@ func TestPagesAreNoAnswers(t *testing.T) {
 	one := func(c *sdk.Config) { c.Patience = time.Minute }
 	s, g := chunkWorld(t, one)
 	content := noise(5 << 20)
-	paths := []string{wire.PathSealed + "*", wire.PathTools + wire.OpGetGroupFormat, wire.PathParts + "*",
+	paths := []string{wire.PathSealed + "*", wire.PathTools + wire.OpGetGroupSettings, wire.PathParts + "*",
 		wire.PathTools + wire.OpPrepareRetrieve, wire.PathBlocks + "*", wire.PathTools + wire.OpGetGroupTransactions}
 	for _, path := range paths {
 		s.Disturb(path, page(1))

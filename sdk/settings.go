@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -152,80 +151,38 @@ func (s Settings) SetTrash(ctx context.Context, days int64, who string) (Change,
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set the trash", err))
 }
 
-// Format returns the newest format version that new files of the group may have: 2, the
-// default, or 1. Files of version 2 have any size and are read and changed in part; the JavaScript
-// SDKs and the hosted service read version 1 only. It is free and needs the API key and
-// membership. Errors: [ErrUnsupported] at a service that has version 1 only, [ErrNotFound],
-// [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
-func (s Settings) Format(ctx context.Context) (int64, error) {
-	var told wire.FormatResult
-	err := s.g.c.read(ctx, wire.OpGetGroupFormat, s.g.request(), &told)
-	if err == nil && told.Format != format.Version && told.Format != format.VersionBlocks {
-		err = call.Malformed(errors.New("the group has a format that nobody could set"))
+// Get returns the settings of the group that have one value and apply at once; the others have methods of
+// their own.
+//
+//   - Format is the newest format version that new files may have: 2, the default, or 1. Files of version 2
+//     have any size and are read and changed in part; the JavaScript SDKs and the hosted service read version 1 only.
+//   - Appends is what mounts make of an append to a file that others saved meanwhile: [wire.AppendsApart], the
+//     default, or [wire.AppendsMerge].
+//   - Keys is how keys of files are given: [wire.KeysAny], the default, or [wire.KeysSealed].
+//
+// Get is free and needs the API key and membership. Errors: [ErrUnsupported] at a service without these settings,
+// [ErrNotFound], [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
+func (s Settings) Get(ctx context.Context) (wire.GroupSettings, error) {
+	var told wire.GroupSettings
+	err := s.g.c.read(ctx, wire.OpGetGroupSettings, s.g.request(), &told)
+	if err == nil && (told.Check() != nil || told.Format == 0 || told.Appends == "" || told.Keys == "") {
+		err = call.Malformed(errors.New("the group has a setting that nobody could set"))
 	}
 	if err != nil {
-		return 0, s.g.wrap("ask for the format", err)
+		return wire.GroupSettings{}, s.g.wrap("ask for the settings", err)
 	}
-	return told.Format, nil
+	return told, nil
 }
 
-// SetFormat sets the newest format version that new files of the group may have, 1 or 2.
-// Files that are there, and uploads that were begun, stay as they are. SetFormat is free unless the
-// operator set a price. Only the owner may call it; it needs the API key. Errors:
-// [ErrInvalid], and those of [Settings.Format]. Only svcd has it.
-func (s Settings) SetFormat(ctx context.Context, newest int64) (Change, error) {
-	request := wire.FormatRequest{GroupID: string(s.g.ID), Format: newest}
-	done, err := s.g.change(ctx, wire.OpSetGroupFormat, request, "Set the format of new files of group "+s.g.quoted())
-	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set the format", err))
-}
-
-// Appends returns what mounts make of an append to a file that others saved meanwhile:
-// [wire.AppendsApart], the default, or [wire.AppendsMerge]. It is free and needs the API key and
-// membership. Errors: [ErrUnsupported] at a service without the setting, [ErrNotFound],
-// [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
-func (s Settings) Appends(ctx context.Context) (string, error) {
-	var told wire.AppendsResult
-	err := s.g.c.read(ctx, wire.OpGetGroupAppends, s.g.request(), &told)
-	if err == nil && told.Appends != wire.AppendsApart && told.Appends != wire.AppendsMerge {
-		err = call.Malformed(errors.New("the group has a setting of appends that nobody could set"))
-	}
-	if err != nil {
-		return "", s.g.wrap("ask what becomes of appends", err)
-	}
-	return told.Appends, nil
-}
-
-// SetAppends sets what mounts make of an append to a file that others saved meanwhile,
-// [wire.AppendsApart] or [wire.AppendsMerge]. Nothing that is recorded changes. SetAppends is free
-// unless the operator set a price. Only the owner may call it; it needs the API key. Errors:
-// [ErrInvalid], and those of [Settings.Appends]. Only svcd has it.
-func (s Settings) SetAppends(ctx context.Context, appends string) (Change, error) {
-	request := wire.AppendsRequest{GroupID: string(s.g.ID), Appends: appends}
-	done, err := s.g.change(ctx, wire.OpSetGroupAppends, request, "Set what becomes of appends in group "+s.g.quoted())
-	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set what becomes of appends", err))
-}
-
-// Keys returns how keys of files are given: [wire.KeysAny], the default, or [wire.KeysSealed]. It is free and needs the
-// API key and membership. Errors: those of [Settings.Appends]. Only svcd has it.
-func (s Settings) Keys(ctx context.Context) (string, error) {
-	var told wire.KeysResult
-	err := s.g.c.read(ctx, wire.OpGetGroupKeys, s.g.request(), &told)
-	if err == nil && told.Keys != wire.KeysAny && told.Keys != wire.KeysSealed {
-		err = call.Malformed(errors.New("the group has a setting of keys that nobody could set"))
-	}
-	if err != nil {
-		return "", s.g.wrap("ask how keys are given", err)
-	}
-	return told.Keys, nil
-}
-
-// SetKeys sets how keys of files are given. With [wire.KeysSealed] files are saved and read through sealed sessions
-// alone, such as this client has: programs that get keys in the clear are refused, and the vault gives the key of a
-// file that is saved from then on to no such program, also after [wire.KeysAny]. SetKeys is free unless the operator
-// set a price. Only the owner may call it; it needs the API key. Errors: [ErrInvalid], and those of [Settings.Keys].
-// Only svcd has it.
-func (s Settings) SetKeys(ctx context.Context, keys string) (Change, error) {
-	request := wire.KeysRequest{GroupID: string(s.g.ID), Keys: keys}
-	done, err := s.g.change(ctx, wire.OpSetGroupKeys, request, "Set how keys of files are given in group "+s.g.quoted())
-	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set how keys are given", err))
+// Set changes settings that [Settings.Get] returns: all that are not zero, or none of them. Files that are there,
+// and uploads that were begun, keep their format. With [wire.KeysSealed] files are saved and read through sealed
+// sessions alone, such as this client has: programs that get keys in the clear are refused, and the vault gives the
+// key of a file that is saved from then on to no such program, also after [wire.KeysAny].
+//
+// Set is free unless the operator set a price for one of the settings. Only the owner may call it; it needs the API
+// key. Errors: [ErrInvalid], and those of [Settings.Get]. Only svcd has it.
+func (s Settings) Set(ctx context.Context, to wire.GroupSettings) (Change, error) {
+	request := wire.SetGroupSettingsRequest{GroupID: string(s.g.ID), GroupSettings: to}
+	done, err := s.g.change(ctx, wire.OpSetGroupSettings, request, "Changed the settings of group "+s.g.quoted())
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("change the settings", err))
 }

@@ -39,7 +39,7 @@ func TestPartsRefused(t *testing.T) {
 	r, alice := runLarge(t)
 	bob := r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "whole"})
-	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "whole", "format": 1})
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "whole", "format": 1})
 	s := alice.begins()
 	body, _, _ := s.sealed(format.Extents{{First: 0, Count: 3}}, noise(3*smallBlocks-5))
 	sealed := smallBlocks + format.Overhead
@@ -501,7 +501,7 @@ func TestBlocksForOldClients(t *testing.T) {
 	if answered.EncryptedB64 == "" || answered.TilesURL != "" || answered.Manifest != "" {
 		t.Errorf("a file of version 1: %+v", answered)
 	}
-	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 1})
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "format": 1})
 	r.audits()
 }
 
@@ -512,10 +512,10 @@ func TestBlocksInAGroupThatChanges(t *testing.T) {
 	content := noise(3 * smallBlocks)
 	s := alice.begins()
 	s.puts("0-2", content)
-	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 1})
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "format": 1})
 	status, answer := alice.puts(s.item(content, "f"))
 	answers(t, "version 1 now", status, []byte(answer), wire.CodeUnsupported)
-	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 2})
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "format": 2})
 	alice.readsBlocks(s.finishes(content, "f").CID, content)
 }
 

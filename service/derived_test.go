@@ -41,7 +41,7 @@ func tellOfEveryTable(t *testing.T) told {
 	must[string](alice, wire.OpSetGroupTrash, object{"group_id": "g", "days": 7})
 	must[wire.NameResult](alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "removed", "seq": removed.Seq})
 	must[string](alice, wire.OpSetGroupVersions, object{"group_id": "g", "keep": "9"})
-	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 1})
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "format": 1})
 	must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": "bob"})
 	must[string](alice, wire.OpDeleteGroup, object{"group_id": "open"})
 	alice.retrieve("g", named)

@@ -120,9 +120,8 @@ func TestThreat73AgentGetsNoKeys(t *testing.T) {
 	}
 	slices.Sort(reads)
 	slices.Sort(changes)
-	if want := []string{wire.OpAuthStatus, wire.OpGetGroupAppends, wire.OpGetGroupFormat, wire.OpGetGroupKeys,
-		wire.OpGetGroupMembers, wire.OpGetGroupTransactions,
-		wire.OpGetGroupVersions, wire.OpGetMemberGroups,
+	if want := []string{wire.OpAuthStatus, wire.OpGetGroupMembers, wire.OpGetGroupSettings,
+		wire.OpGetGroupTransactions, wire.OpGetGroupVersions, wire.OpGetMemberGroups,
 		wire.OpGetOwnedGroups, wire.OpGetPending, wire.OpGetStorage, wire.OpGetTrash,
 		wire.OpTryGroupVersions}; !slices.Equal(reads, want) {
 		t.Errorf("an agent may look with %q", reads)

@@ -677,7 +677,7 @@ func TestThreat82GroupWithSealedKeys(t *testing.T) {
 	alice := r.owner()
 	before := alice.upload("g", "before.txt", []byte("content")).CID
 	prepared := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
-	must[string](alice, wire.OpSetGroupKeys, object{"group_id": "g", "keys": wire.KeysSealed})
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "keys": wire.KeysSealed})
 	since := alice.mustPut(alice.seals("g", "since.txt", []byte("x"))).CID
 	alice.mustPut(alice.seals("g", "larger.txt", noise(200<<10)))
 	alice.uploadBlocks("blocks", noise(900<<10), 1)
@@ -696,13 +696,13 @@ func TestThreat82GroupWithSealedKeys(t *testing.T) {
 	refused("save", wire.OpPrepareUpload, object{"group_id": "g"})
 	refused("save what was prepared", wire.OpFinalizeUpload, object{"upload_id": prepared.UploadID,
 		"file_hash": hash([]byte("x")), "encrypted_data": seal(t, prepared.Key, []byte("x"))})
-	if got := must[wire.KeysResult](alice, wire.OpGetGroupKeys, object{"group_id": "g"}); got.Keys != wire.KeysSealed {
+	if got := must[wire.GroupSettings](alice, wire.OpGetGroupSettings, object{"group_id": "g"}); got.Keys != wire.KeysSealed {
 		t.Errorf("%+v", got)
 	}
-	must[string](alice, wire.OpSetGroupKeys, object{"group_id": "g", "keys": wire.KeysAny})
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "keys": wire.KeysAny})
 	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": before})
 	refused("read what was saved then", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": since})
-	if status, body := alice.tool(wire.OpSetGroupKeys, object{"group_id": "g", "keys": "some"}); status != 400 {
+	if status, body := alice.tool(wire.OpSetGroupSettings, object{"group_id": "g", "keys": "some"}); status != 400 {
 		t.Errorf("%d %s", status, body)
 	}
 	r.audits()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -19,8 +20,8 @@ type groupSetting struct {
 	name   string
 	values []string // some that it can have
 	help   string
-	fits   func(value string) bool
-	read   func(context.Context, sdk.Group) (settingState, error)
+	fits   func(value string) bool // nil: it has those values alone
+	read   func(context.Context, settingsReader) (settingState, error)
 	set    func(context.Context, *settingChange) (sdk.Change, error) // value fits; first it tells what goes, and asks
 }
 
@@ -42,8 +43,8 @@ func groupSettings() []groupSetting {
 		name: "trash", values: []string{"30d", "90d"},
 		help: "how long removed files stay there, 1d to 3650d",
 		fits: func(value string) bool { n := daysIn(value); return n >= 1 && n <= wire.MaxTrashDays },
-		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			t, err := g.Settings().Trash(ctx)
+		read: func(_ context.Context, g settingsReader) (settingState, error) {
+			t, err := g.trash()
 			return settingState{Value: daysText(t.Days), Trash: &trashSize{t.Files, t.Bytes, t.Held}}, err
 		},
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
@@ -52,9 +53,8 @@ func groupSettings() []groupSetting {
 	}, {
 		name: "removers", values: []string{wire.TrashUploader, wire.TrashWriters},
 		help: "who removes and brings back beside the owner",
-		fits: func(value string) bool { return value == wire.TrashUploader || value == wire.TrashWriters },
-		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			t, err := g.Settings().Trash(ctx)
+		read: func(_ context.Context, g settingsReader) (settingState, error) {
+			t, err := g.trash()
 			return settingState{Value: t.Who}, err
 		},
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
@@ -63,38 +63,40 @@ func groupSettings() []groupSetting {
 	}, {
 		name: "format", values: []string{"1", "2"},
 		help: "of new files: whole, or above 4 MiB in blocks",
-		fits: func(value string) bool { return value == "1" || value == "2" },
-		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			newest, err := g.Settings().Format(ctx)
-			return settingState{Value: strconv.FormatInt(newest, 10)}, err
-		},
-		set: setFormat,
+		read: readOther(func(s wire.GroupSettings) string { return strconv.FormatInt(s.Format, 10) }),
+		set:  setFormat,
 	}, {
 		name: "appends", values: []string{wire.AppendsApart, wire.AppendsMerge},
 		help: "to what others saved: a conflict file, or one",
-		fits: func(value string) bool { return value == wire.AppendsApart || value == wire.AppendsMerge },
-		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			appends, err := g.Settings().Appends(ctx)
-			return settingState{Value: appends}, err
-		},
+		read: readOther(func(s wire.GroupSettings) string { return s.Appends }),
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
-			return c.group.Settings().SetAppends(ctx, c.value)
+			return c.group.Settings().Set(ctx, wire.GroupSettings{Appends: c.value})
 		},
 	}, {
 		name: "keys", values: []string{wire.KeysAny, wire.KeysSealed},
 		help: "of files: to any program, or sealed to svcfs",
-		fits: func(value string) bool { return value == wire.KeysAny || value == wire.KeysSealed },
-		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			keys, err := g.Settings().Keys(ctx)
-			return settingState{Value: keys}, err
-		},
+		read: readOther(func(s wire.GroupSettings) string { return s.Keys }),
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
-			return c.group.Settings().SetKeys(ctx, c.value)
+			return c.group.Settings().Set(ctx, wire.GroupSettings{Keys: c.value})
 		},
 	}}
 }
 
-func readRetention(ctx context.Context, g sdk.Group) (settingState, error) {
+// settingsReader asks for the settings of a group, once for those that one answer has.
+type settingsReader struct {
+	sdk.Group
+	trash  func() (wire.TrashResult, error)
+	others func() (wire.GroupSettings, error)
+}
+
+func readOther(value func(wire.GroupSettings) string) func(context.Context, settingsReader) (settingState, error) {
+	return func(_ context.Context, g settingsReader) (settingState, error) {
+		s, err := g.others()
+		return settingState{Value: value(s)}, err
+	}
+}
+
+func readRetention(ctx context.Context, g settingsReader) (settingState, error) {
 	if _, err := g.Owner(ctx); err != nil { // the retention of a group that does not exist is none
 		return settingState{}, err
 	}
@@ -123,7 +125,7 @@ func setRetention(ctx context.Context, c *settingChange) (sdk.Change, error) {
 	return c.group.Settings().SetRetention(ctx, daysIn(c.value))
 }
 
-func readVersions(ctx context.Context, g sdk.Group) (settingState, error) {
+func readVersions(ctx context.Context, g settingsReader) (settingState, error) {
 	kept, err := g.Settings().Versions(ctx)
 	s := settingState{Value: kept.Keep.String()}
 	if !kept.NextAt.IsZero() {
@@ -255,7 +257,7 @@ func (c *settingChange) check(s groupSetting, args []string) error {
 	}
 	c.value = args[1]
 	switch {
-	case !s.fits(c.value):
+	case s.fits == nil && !slices.Contains(s.values, c.value), s.fits != nil && !s.fits(c.value):
 		return usage("give for example: "+strings.Join(s.values, ", "), s.name+" cannot be "+strconv.Quote(c.value))
 	case c.existing && (s.name != "format" || c.value != "1"):
 		return usage("svcfs group config GROUP format 1 --existing", "--existing saves files anew that are whole then")
@@ -268,8 +270,11 @@ func (c *settingChange) check(s groupSetting, args []string) error {
 func (a *app) showSettings(ctx context.Context, g sdk.Group, table []groupSetting) error {
 	var states []settingState
 	var rows [][]string
+	reader := settingsReader{g,
+		sync.OnceValues(func() (wire.TrashResult, error) { return g.Settings().Trash(ctx) }),
+		sync.OnceValues(func() (wire.GroupSettings, error) { return g.Settings().Get(ctx) })}
 	for _, s := range table {
-		state, err := s.read(ctx, g)
+		state, err := s.read(ctx, reader)
 		if errors.Is(err, sdk.ErrUnsupported) && len(table) > 1 {
 			continue // this service does not have the setting
 		}

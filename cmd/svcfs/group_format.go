@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // setFormat sets the format. With --existing it then saves anew what is there in blocks.
@@ -21,7 +22,7 @@ func setFormat(ctx context.Context, c *settingChange) (done sdk.Change, err erro
 			return done, err
 		}
 	}
-	if done, err = c.group.Settings().SetFormat(ctx, newest); err != nil {
+	if done, err = c.group.Settings().Set(ctx, wire.GroupSettings{Format: newest}); err != nil {
 		return done, err
 	}
 	for _, e := range inBlocks {

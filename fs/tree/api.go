@@ -37,7 +37,7 @@ type Remote interface {
 	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)
 	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
 	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
-	// GroupAppends is what becomes of appends to what others saved, see [sdk.Settings.Appends]. Free. Only with
+	// GroupAppends is what becomes of appends to what others saved, see [sdk.Settings.Get]. Free. Only with
 	// Config.Ours.
 	GroupAppends(ctx context.Context, g sdk.GroupID) (string, error)
 	// RenameFile records another name for one upload. Only with Config.Ours.

@@ -80,9 +80,10 @@ func (c Client) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error
 	return c.Group(g).Checksum(ctx)
 }
 
-// GroupAppends is [sdk.Settings.Appends].
+// GroupAppends is what [sdk.Settings.Get] says of appends.
 func (c Client) GroupAppends(ctx context.Context, g sdk.GroupID) (string, error) {
-	return c.Group(g).Settings().Appends(ctx)
+	set, err := c.Group(g).Settings().Get(ctx)
+	return set.Appends, err
 }
 
 // RenameFile is [sdk.Group.Rename].

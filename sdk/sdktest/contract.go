@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders},
 		{"RecordedFolders", recordedFolders}, {"Parts", parts}, {"Trash", trash}, {"TrashNames", trashNames},
 		{"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
-		{"GroupFormat", groupFormat}, {"GroupAppends", groupAppends}, {"GroupKeys", groupKeys},
+		{"GroupSettings", groupSettings},
 		{"Blocks", blocks}, {"SealedUploads", sealedUploads},
 		{"JournalKeys", journalKeys}, {"Saves", saves}, {"SavesInBlocks", savesInBlocks},
 	} {
@@ -953,86 +954,43 @@ func keptVersions(t *testing.T, s *suite) {
 	}
 }
 
-// groupFormat asks and sets the newest format version of new files.
-func groupFormat(t *testing.T, s *suite) {
+// groupSettings asks and sets what applies at once, and reads what is saved with keys that are given sealed alone.
+func groupSettings(t *testing.T, s *suite) {
 	ctx := t.Context()
 	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
 	if !s.isOurs(t) {
-		is(t, "set", second(g.Settings().SetFormat(ctx, 1)), sdk.ErrUnsupported)
-		is(t, "ask", second(g.Settings().Format(ctx)), sdk.ErrUnsupported)
+		is(t, "set", second(g.Settings().Set(ctx, wire.GroupSettings{Format: 1})), sdk.ErrUnsupported)
+		is(t, "ask", second(g.Settings().Get(ctx)), sdk.ErrUnsupported)
 		return
 	}
-	is(t, "ask as a stranger", second(bobs.Settings().Format(ctx)), sdk.ErrNotAuthorized)
+	is(t, "ask as a stranger", second(bobs.Settings().Get(ctx)), sdk.ErrNotAuthorized)
 	_, err := g.Add(ctx, s.world.Bob.ID)
 	ok(t, "add", err)
-	is(t, "set as a member", second(bobs.Settings().SetFormat(ctx, 1)), sdk.ErrNotAuthorized)
-	is(t, "set what no version is", second(g.Settings().SetFormat(ctx, 3)), sdk.ErrInvalid)
-	for _, want := range []int64{2, 1, 2} {
-		if newest, err := bobs.Settings().Format(ctx); err != nil || newest != want {
-			t.Errorf("the format is %d, %v, want %d", newest, err, want)
+	is(t, "set as a member", second(bobs.Settings().Set(ctx, wire.GroupSettings{Format: 1})), sdk.ErrNotAuthorized)
+	for _, bad := range []wire.GroupSettings{{}, {Format: 3}, {Appends: "both"}, {Format: 1, Keys: "some"}} {
+		is(t, fmt.Sprintf("set %+v", bad), second(g.Settings().Set(ctx, bad)), sdk.ErrInvalid)
+	}
+	want := wire.GroupSettings{Format: 2, Appends: wire.AppendsApart, Keys: wire.KeysAny}
+	has := func() {
+		t.Helper()
+		if got, err := bobs.Settings().Get(ctx); err != nil || got != want {
+			t.Errorf("the settings are %+v, %v, want %+v", got, err, want)
 		}
-		_, err := g.Settings().SetFormat(ctx, 3-want)
+	}
+	has()
+	for _, to := range []wire.GroupSettings{{Format: 1}, {Appends: wire.AppendsMerge}, want, {Keys: wire.KeysSealed}} {
+		_, err := g.Settings().Set(ctx, to)
 		ok(t, "set", err)
-	}
-}
-
-// groupAppends asks and sets what becomes of appends.
-func groupAppends(t *testing.T, s *suite) {
-	ctx := t.Context()
-	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
-	if !s.isOurs(t) {
-		is(t, "set", second(g.Settings().SetAppends(ctx, wire.AppendsMerge)), sdk.ErrUnsupported)
-		is(t, "ask", second(g.Settings().Appends(ctx)), sdk.ErrUnsupported)
-		return
-	}
-	is(t, "ask as a stranger", second(bobs.Settings().Appends(ctx)), sdk.ErrNotAuthorized)
-	_, err := g.Add(ctx, s.world.Bob.ID)
-	ok(t, "add", err)
-	is(t, "set as a member", second(bobs.Settings().SetAppends(ctx, wire.AppendsMerge)), sdk.ErrNotAuthorized)
-	is(t, "set what there is not", second(g.Settings().SetAppends(ctx, "both")), sdk.ErrInvalid)
-	for _, next := range []string{wire.AppendsMerge, wire.AppendsApart, ""} {
-		was := wire.AppendsApart
-		if next == wire.AppendsApart {
-			was = wire.AppendsMerge
-		}
-		if got, err := bobs.Settings().Appends(ctx); err != nil || got != was {
-			t.Errorf("appends are %q, %v, want %q", got, err, was)
-		}
-		if next != "" {
-			_, err := g.Settings().SetAppends(ctx, next)
-			ok(t, "set", err)
-		}
-	}
-}
-
-// groupKeys asks and sets how keys of files are given, and reads what is saved with keys that are given sealed alone.
-func groupKeys(t *testing.T, s *suite) {
-	ctx := t.Context()
-	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
-	if !s.isOurs(t) {
-		is(t, "set", second(g.Settings().SetKeys(ctx, wire.KeysSealed)), sdk.ErrUnsupported)
-		is(t, "ask", second(g.Settings().Keys(ctx)), sdk.ErrUnsupported)
-		return
-	}
-	is(t, "ask as a stranger", second(bobs.Settings().Keys(ctx)), sdk.ErrNotAuthorized)
-	_, err := g.Add(ctx, s.world.Bob.ID)
-	ok(t, "add", err)
-	is(t, "set as a member", second(bobs.Settings().SetKeys(ctx, wire.KeysSealed)), sdk.ErrNotAuthorized)
-	is(t, "set what there is not", second(g.Settings().SetKeys(ctx, "some")), sdk.ErrInvalid)
-	for _, keys := range []string{wire.KeysAny, wire.KeysSealed} {
-		if keys != wire.KeysAny {
-			_, err := g.Settings().SetKeys(ctx, keys)
-			ok(t, "set", err)
-		}
-		if got, err := bobs.Settings().Keys(ctx); err != nil || got != keys {
-			t.Errorf("keys are %q, %v, want %q", got, err, keys)
-		}
-		_, err = g.Put(ctx, keys+".txt", strings.NewReader(keys))
+		want = wire.GroupSettings{Format: cmp.Or(to.Format, want.Format), Appends: cmp.Or(to.Appends, want.Appends),
+			Keys: cmp.Or(to.Keys, want.Keys)}
+		has()
+		name := "after " + to.Appends + to.Keys
+		_, err = g.Put(ctx, name, strings.NewReader(name))
 		ok(t, "put", err)
-		f, err := bobs.Open(ctx, keys+".txt")
+		f, err := bobs.Open(ctx, name)
 		ok(t, "open", err)
 		content, err := io.ReadAll(f)
-		if _ = f.Close(); err != nil || string(content) != keys {
+		if _ = f.Close(); err != nil || string(content) != name {
 			t.Errorf("%q, %v", content, err)
 		}
 	}

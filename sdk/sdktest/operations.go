@@ -229,23 +229,11 @@ func moreOperations(member []sdk.Kind) []operation {
 		{"tryVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Settings().TryVersions(ctx, wire.Keep{Last: 3}, ""))
 		}, member, true},
-		{"format", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).Settings().Format(ctx))
+		{"settings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Settings().Get(ctx))
 		}, member, true},
-		{"setFormat", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).Settings().SetFormat(ctx, 2))
-		}, member, true},
-		{"appends", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).Settings().Appends(ctx))
-		}, member, true},
-		{"setAppends", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).Settings().SetAppends(ctx, wire.AppendsApart))
-		}, member, true},
-		{"keys", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).Settings().Keys(ctx))
-		}, member, true},
-		{"setKeys", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).Settings().SetKeys(ctx, wire.KeysAny))
+		{"setSettings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Settings().Set(ctx, wire.GroupSettings{Format: 2}))
 		}, member, true},
 		{"leave", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if c.Account() != s.world.Alice.ID {

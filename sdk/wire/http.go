@@ -70,14 +70,10 @@ const (
 	OpSetGroupVersions     = "set_group_versions"      // ours
 	OpGetGroupVersions     = "get_group_versions"      // ours
 	OpTryGroupVersions     = "try_group_versions"      // ours
-	OpSetGroupFormat       = "set_group_format"        // ours
-	OpGetGroupFormat       = "get_group_format"        // ours
-	OpSetGroupAppends      = "set_group_appends"       // ours
-	OpSetGroupKeys         = "set_group_keys"          // ours
+	OpSetGroupSettings     = "set_group_settings"      // ours
+	OpGetGroupSettings     = "get_group_settings"      // ours
 	// OpSealAPIKey has the API key of the account be taken sealed alone. Only a sealed session may ask for it. Ours.
 	OpSealAPIKey        = "seal_api_key"
-	OpGetGroupAppends   = "get_group_appends"   // ours
-	OpGetGroupKeys      = "get_group_keys"      // ours
 	OpLeaveGroup        = "leave_group"         // ours
 	OpOfferGroup        = "offer_group"         // ours
 	OpAcceptGroup       = "accept_group"        // ours

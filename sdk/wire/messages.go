@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
@@ -230,18 +231,6 @@ type PrepareRetrieveResult struct {
 	FirstBlocks int64 `json:"first_blocks,omitempty"`
 }
 
-// FormatRequest is the body of set_group_format: uploads to the group have at most this
-// format version, 1 or 2. Only the owner; free. Ours.
-type FormatRequest struct {
-	GroupID string `json:"group_id"`
-	Format  int64  `json:"format"`
-}
-
-// FormatResult answers get_group_format, a [GroupRequest], for members. Ours.
-type FormatResult struct {
-	Format int64 `json:"format"`
-}
-
 // What becomes of an append to a file that others saved meanwhile.
 const (
 	AppendsApart = "apart" // it is a conflict, and recorded under a name of its own
@@ -254,27 +243,32 @@ const (
 	KeysSealed = chain.KeysSealed // keys of files come and go sealed alone: see [HeaderOpening]
 )
 
-// KeysRequest is the body of set_group_keys: Keys is [KeysAny] or [KeysSealed]. Only the owner may set it. Ours.
-type KeysRequest struct {
+// GroupSettings answers get_group_settings, a [GroupRequest], for members. In a request the zero value is a
+// setting that is left out. A client passes over settings that it does not know. Ours.
+type GroupSettings struct {
+	Format  int64  `json:"format,omitempty"`  // the newest format version that uploads may have, 1 or 2
+	Appends string `json:"appends,omitempty"` // [AppendsApart] or [AppendsMerge]
+	Keys    string `json:"keys,omitempty"`    // [KeysAny] or [KeysSealed]
+}
+
+// Check refuses a value that a setting cannot have. What is left out passes.
+func (s GroupSettings) Check() error {
+	switch {
+	case s.Format != 0 && s.Format != format.Version && s.Format != format.VersionBlocks:
+		return fmt.Errorf("format %d: want %d or %d", s.Format, format.Version, format.VersionBlocks)
+	case s.Appends != "" && s.Appends != AppendsApart && s.Appends != AppendsMerge:
+		return fmt.Errorf("appends %.60q: want %s or %s", s.Appends, AppendsApart, AppendsMerge)
+	case s.Keys != "" && s.Keys != KeysAny && s.Keys != KeysSealed:
+		return fmt.Errorf("keys %.60q: want %s or %s", s.Keys, KeysAny, KeysSealed)
+	}
+	return nil
+}
+
+// SetGroupSettingsRequest is the body of set_group_settings: what is left out stays, and something is named.
+// Only the owner; free. Ours.
+type SetGroupSettingsRequest struct {
 	GroupID string `json:"group_id"`
-	Keys    string `json:"keys"`
-}
-
-// KeysResult answers get_group_keys, a [GroupRequest], for members. Ours.
-type KeysResult struct {
-	Keys string `json:"keys"`
-}
-
-// AppendsRequest is the body of set_group_appends: Appends is [AppendsApart] or [AppendsMerge]. Only
-// the owner; free. Ours.
-type AppendsRequest struct {
-	GroupID string `json:"group_id"`
-	Appends string `json:"appends"`
-}
-
-// AppendsResult answers get_group_appends, a [GroupRequest], for members. Ours.
-type AppendsResult struct {
-	Appends string `json:"appends"`
+	GroupSettings
 }
 
 // FileRequest is the body of delete_file. Ours.

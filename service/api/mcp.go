@@ -91,13 +91,10 @@ func (t tools) addLooks() {
 		"Files whose keys will be destroyed soon.", look)
 	addOperation[wire.GroupRequest](t, wire.OpGetGroupVersions, "Kept versions of a group",
 		"Which earlier versions the group keeps.", look)
-	addOperation[wire.GroupRequest](t, wire.OpGetGroupFormat, "Format of a group",
-		"The newest format version of the group's files.", look)
-	addOperation[wire.GroupRequest](t, wire.OpGetGroupKeys, "Keys of a group",
-		"How keys of files are given: any to every program, sealed to svcfs alone.", look)
-	addOperation[wire.GroupRequest](t, wire.OpGetGroupAppends, "Appends in a group",
-		"What mounts make of an append to a file that others saved meanwhile: apart is a conflict file, merge appends "+
-			"to the newer version.", look)
+	addOperation[wire.GroupRequest](t, wire.OpGetGroupSettings, "Settings of a group",
+		"The newest format version of new files. What mounts make of an append to a file that others saved meanwhile: "+
+			"apart is a conflict file, merge appends to the newer version. How keys of files are given: any to every "+
+			"program, sealed to svcfs alone.", look)
 	addOperation[wire.GroupRequest](t, wire.OpGetStorage, "Used storage",
 		"How many bytes the account and a group use, and what is left.", look)
 	addOperation[wire.SetVersionsRequest](t, wire.OpTryGroupVersions, "What a setting would thin out",

@@ -70,7 +70,8 @@ func decode(raw []byte, request any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrong):
-		return fault.New(wire.CodeInvalidJSON, "field %.60q has the wrong type", wrong.Field)
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // the path before it names types of ours
+		return fault.New(wire.CodeInvalidJSON, "field %.60q has the wrong type", field)
 	}
 	return fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
 }

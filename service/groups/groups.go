@@ -78,9 +78,7 @@ type Group struct {
 	PendingDays  sql.NullInt64 // the window that waits
 	PendingUntil sql.NullInt64 // ns
 
-	Format  int64  // the newest format version of uploads, 1 or 2
-	Appends string // to what others saved meanwhile: one of wire.Appends…
-	Keys    string // how keys of files are given: one of wire.Keys…
+	wire.GroupSettings // none is left out
 
 	OfferTo    sql.NullString // the member that the group is offered to
 	OfferFrom  sql.NullInt64  // ns

@@ -198,7 +198,7 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		b.sees("Somebody saved this name meanwhile.")
 		large("old.bin")
 		var said string
-		alice.must(wire.OpSetGroupFormat, wire.FormatRequest{GroupID: "team", Format: 1}, &said)
+		alice.must(wire.OpSetGroupSettings, object{"group_id": "team", "format": 1}, &said)
 		b.click("Upload for 0.039 tokens")
 		b.sees("This group keeps files in one piece")
 	})

@@ -380,9 +380,7 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	for _, op := range []string{
 		wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpOpenJournalKey, wire.OpDeleteFile,
 		wire.OpSetAttributes, wire.OpSealAPIKey,
-		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupAppends, wire.OpSetGroupAppends,
-		wire.OpGetGroupKeys, wire.OpSetGroupKeys,
-		wire.OpGetGroupVersions, wire.OpGetGroupMembers,
+		wire.OpGetGroupSettings, wire.OpSetGroupSettings, wire.OpGetGroupVersions, wire.OpGetGroupMembers,
 		wire.OpGetStorage, wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupTransactions, wire.OpWatch, "",
 	} {
 		status, body := post(c, ofPage+op, nil)
