@@ -19,9 +19,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// layouts is the layout of ledger records that this client understands. It also applies
-// records of renamed folders, and of made and removed ones.
-var layouts = []string{chain.Layout, chain.ReadsFolders, chain.ReadsMadeFolders}
+// layouts are the layouts of ledger records that this client reads.
+var layouts = []string{chain.Layout}
 
 // verified says how far the chain of a group was verified.
 type verified struct {

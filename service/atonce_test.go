@@ -324,7 +324,7 @@ func TestASaveIsRefusedWhilePlacesLag(t *testing.T) {
 	if refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
 		t.Errorf("%s, Retry-After %q", refused.Status, refused.Header.Get("Retry-After"))
 	}
-	all := object{"group_id": "g", "kinds": wire.KindsAll, "layouts": []string{chain.Layout}}
+	all := object{"group_id": "g", "kinds": wire.KindsAll, "layouts": layouts()}
 	if alice.okOr503(wire.OpGetGroupTransactions, all) {
 		t.Error("a list of all records lacks one")
 	}

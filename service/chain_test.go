@@ -193,7 +193,7 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 		t.Errorf("deleted was %q", tag(rows[3], chain.TagName))
 	}
 	if status, body := bob.tool(wire.OpGetGroupTransactions,
-		object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce}); status != http.StatusForbidden {
+		object{"group_id": "g", "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce}); status != http.StatusForbidden {
 		t.Errorf("a stranger lists the chain: %d %s", status, body)
 	}
 
@@ -242,7 +242,7 @@ func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
 	for name, bad := range map[string]object{"none": {"nonce": ""},
 		"long": {"nonce": strings.Repeat("a", wire.MaxNonceBytes+1)}, "line": {"nonce": "a\nb"},
 		"size": {"known_size": -1}} {
-		request := object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce}
+		request := object{"group_id": "g", "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce}
 		for field, value := range bad {
 			request[field] = value
 		}
@@ -262,7 +262,7 @@ func TestThreat26NoProofNoList(t *testing.T) {
 	}
 	again := r.again()
 	status, body := alice.at(again).tool(wire.OpGetGroupTransactions,
-		object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce})
+		object{"group_id": "g", "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce})
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, "svcd audit") {
 		t.Errorf("a ledger that was changed: %d %s", status, body)
 	}
@@ -322,8 +322,9 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 func TestOldVerifiersAreToldToUpdate(t *testing.T) {
 	t.Parallel()
 	_, alice := runWithGroup(t)
-	for _, more := range []object{{}, {"limit": 1}, {"layouts": []string{"svc-ledger-1"}}} {
-		request := object{"group_id": "g", "kinds": wire.KindsAll}
+	for _, more := range []object{{}, {"limit": 1}, {"layouts": []string{"svc-ledger-1", chain.KindMakeFolder}},
+		{"kinds": wire.KindsChain}, {"kinds": wire.KindsChain, "layouts": []string{"svc-ledger-1"}}} {
+		request := object{"group_id": "g", "kinds": wire.KindsAll, "nonce": nonce}
 		for field, value := range more {
 			request[field] = value
 		}

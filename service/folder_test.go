@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -341,60 +340,4 @@ func TestPagesHoldRenamedFoldersAsAWhole(t *testing.T) {
 	alice.renamesFolder("b", "d", after)
 	alice.upload("g", "last", []byte("x"))
 	pagesByChange(t, alice, after, 84+83+1)
-}
-
-// A client of chains that does not apply records of renamed folders is refused such a
-// chain, and told what to do. It lists what comes after.
-func TestOlderClientsAreRefusedRenamedFolders(t *testing.T) {
-	t.Parallel()
-	_, alice := runWithGroup(t)
-	alice.upload("g", "a/x", []byte("x"))
-	old := object{"layouts": []string{chain.Layout}}
-	before, _ := alice.chain("g", old)
-	r := alice.renamesFolder("a", "b", alice.lastSeq())
-	alice.upload("g", "c", []byte("x"))
-	if all, _ := alice.chain("g", nil); len(all) != len(before)+2 {
-		t.Errorf("a client of today lists %d records", len(all))
-	}
-	status, body := alice.tool(wire.OpGetGroupTransactions,
-		object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": old["layouts"],
-			"after_seq": before[len(before)-1].Seq})
-	if status != http.StatusBadRequest || !strings.Contains(body, "update svcfs") {
-		t.Errorf("an older client: %d %s", status, body)
-	}
-	old["after_seq"] = r.Record.Seq
-	if rows, _ := alice.chain("g", old); len(rows) != 1 {
-		t.Errorf("after the record it lists %d", len(rows))
-	}
-	if rows := alice.rows("g"); *rows[0].Filename != "b/x" {
-		t.Errorf("a client without chains sees %q", *rows[0].Filename)
-	}
-}
-
-// A folder that is renamed while an older client lists the group is refused, too, or not in
-// the list: at whatever moment it happens.
-func TestOlderClientsNeverGetRenamedFolders(t *testing.T) {
-	t.Parallel()
-	g := runTrash(t)
-	for moment := int64(1); ; moment++ {
-		g.alice.upload("g", fmt.Sprint(moment, "/x"), []byte("x"))
-		after := g.alice.lastSeq()
-		var asked atomic.Int64
-		tick := func() {
-			if asked.Add(1) == moment {
-				g.alice.renamesFolder(fmt.Sprint(moment), fmt.Sprint("to", moment), after)
-			}
-		}
-		g.tick.Store(&tick)
-		status, body := g.bob.tool(wire.OpGetGroupTransactions,
-			object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": []string{chain.Layout},
-				"after_seq": after - 1})
-		g.tick.Store(nil)
-		if status == http.StatusOK && strings.Contains(body, chain.KindRenameFolder) {
-			t.Errorf("renamed at moment %d, it lists %s", moment, body)
-		}
-		if asked.Load() < moment {
-			break
-		}
-	}
 }

@@ -206,32 +206,17 @@ func TestThreat31RecordedFoldersAreBounded(t *testing.T) {
 	}
 }
 
-// A client of chains that knows no recorded folders is refused them, and told what to do. Lists
-// without chains have none.
-func TestOlderClientsAreRefusedRecordedFolders(t *testing.T) {
+// Lists of files have no recorded folders, and the names of renamed ones.
+func TestListsOfFilesHaveNoFolders(t *testing.T) {
 	t.Parallel()
 	_, alice := runWithGroup(t)
 	alice.upload("g", "a/x", []byte("x"))
-	before, _ := alice.chain("g", nil)
-	made := alice.makesFolder("b")
-	removed := alice.removesFolder("b")
-	for _, layouts := range [][]string{{chain.Layout}, {chain.Layout, chain.ReadsFolders}} {
-		for after, refused := range map[int64]bool{before[len(before)-1].Seq: true, made.Record.Seq: true,
-			removed.Record.Seq: false} {
-			status, body := alice.tool(wire.OpGetGroupTransactions,
-				object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": layouts,
-					"after_seq": after})
-			if (status == http.StatusBadRequest && strings.Contains(body, "update svcfs")) != refused {
-				t.Errorf("%v after %d: %d %s", layouts, after, status, body)
-			}
-		}
-	}
-	if all, _ := alice.chain("g", nil); len(all) != len(before)+2 {
-		t.Errorf("a client of today lists %d records", len(all))
-	}
+	alice.makesFolder("b")
+	alice.renamesFolder("a", "c", alice.lastSeq())
 	for _, request := range []object{{"group_id": "g"}, {"group_id": "g", "after_seq": 1, "limit": 10}} {
-		if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, request); len(rows) != 1 {
-			t.Errorf("%v: %d rows", request, len(rows))
+		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, request)
+		if len(rows) != 1 || *rows[0].Filename != "c/x" {
+			t.Errorf("%v: %+v", request, rows)
 		}
 	}
 }

@@ -144,7 +144,8 @@ func BenchmarkList(b *testing.B) {
 	r.checkpoint()
 	for name, request := range map[string]wire.TransactionsRequest{
 		"plain": {GroupID: "g", Limit: wire.MaxPageRows},
-		"chain": {GroupID: "g", Limit: wire.MaxPageRows, Kinds: wire.KindsChain, Nonce: nonce, KnownSize: 2},
+		"chain": {GroupID: "g", Limit: wire.MaxPageRows, Kinds: wire.KindsChain, Layouts: layouts(),
+			Nonce: nonce, KnownSize: 2},
 	} {
 		b.Run(name, func(b *testing.B) {
 			var bytes, rows int

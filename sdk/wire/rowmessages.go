@@ -30,11 +30,8 @@ type TransactionsRequest struct {
 	// Limit the answer has all records after AfterSeq, written as they are read: a client takes
 	// them as they come, see [RowReader].
 	Kinds string `json:"kinds,omitempty"`
-	// Layouts are the layouts of records that the client understands, by their names in
-	// package chain. Without the newest layout the service refuses rows with hashes. With
-	// chain.ReadsFolders among them the client also applies records of renamed folders, with
-	// chain.ReadsMadeFolders those of made and removed ones; without it the service refuses
-	// [KindsChain] with such a record.
+	// Layouts are the layouts of records that the client reads, such as [chain.Layout]. A client that reads a layout
+	// applies every kind of record that it has. Without that of the records the service refuses both Kinds. Ours.
 	Layouts []string `json:"layouts,omitempty"`
 	// Nonce is text of the client for this request, 1 to [MaxNonceBytes] letters and
 	// digits. The signature of the chain's head covers it. Ours.

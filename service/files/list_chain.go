@@ -34,9 +34,6 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(req.Layouts, chain.Layout) { // the client would call the records forged
-			return fault.New(wire.CodeValidation, "these records have the layout %s: update svcfs", chain.Layout)
-		}
 		who := ledger.Viewer{Account: account, IsOwner: g.Owner == account}
 		size := 0
 		for row, err := range ledger.OfGroup(ctx, tx, req.GroupID, who, after, limit) {
@@ -54,25 +51,12 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 	return list, more, err
 }
 
-// noFolders refuses a chain with records of folders to a client that does not know them: it would
-// show names of before.
-func noFolders(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest) error {
-	var known []string
-	if slices.Contains(req.Layouts, chain.ReadsFolders) {
-		known = append(known, chain.KindRenameFolder)
-	}
-	if slices.Contains(req.Layouts, chain.ReadsMadeFolders) {
-		known = append(known, chain.KindMakeFolder, chain.KindRemoveFolder)
-	}
-	if len(known) == 3 {
+// mustRead refuses records to a client that does not read their layout: it would call them forged.
+func mustRead(req wire.TransactionsRequest) error {
+	if slices.Contains(req.Layouts, chain.Layout) {
 		return nil
 	}
-	kind, err := ledger.HasFolders(ctx, tx, req.GroupID, max(req.AfterSeq, 0), known...)
-	if err == nil && kind != "" {
-		err = fault.New(wire.CodeValidation, "group %q has a record of a folder (%s), which this program does not "+
-			"know: update svcfs", req.GroupID, kind)
-	}
-	return err
+	return fault.New(wire.CodeValidation, "these records have the layout %s: update svcfs", chain.Layout)
 }
 
 // recordRow is a record that was just made, with the hash before it and its group.
@@ -86,16 +70,17 @@ func recordRow(r *chain.Record) *wire.TransactionRow {
 // Access is as in [Files.List].
 func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest,
 	each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
+	if err := mustRead(req); err != nil {
+		return proof, err
+	}
 	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
 	named := question
 	named.Names = func(context.Context, *store.Tx, *chain.Names) error { return nil }
 	var list []wire.TransactionRow // of the piece; each is done with it before the next
 	read := func(ctx context.Context, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 		piece := func(tx *store.Tx) error {
-			if list, more, err = f.chainRows(ctx, tx, list[:0], account, question, after, limit); err != nil {
-				return err
-			}
-			return noFolders(ctx, tx, req)
+			list, more, err = f.chainRows(ctx, tx, list[:0], account, question, after, limit)
+			return err
 		}
 		proof, err = f.log.Prove(ctx, question, piece)
 		if err == nil && req.Names && !more { // only the proof of the last piece is kept, and the root is dear

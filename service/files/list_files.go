@@ -46,6 +46,9 @@ func (f *Files) List(ctx context.Context, account string, req wire.TransactionsR
 	read := f.byUpload
 	switch {
 	case req.Kinds == wire.KindsAll:
+		if err := mustRead(req); err != nil {
+			return err
+		}
 		read = f.records
 	case req.Kinds != "":
 		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, %q, or none for the files of the group",

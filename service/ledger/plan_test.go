@@ -58,8 +58,7 @@ func TestThreat31ThePollerReadsNewRecords(t *testing.T) {
 	}
 }
 
-// Threat 31: whoever renames a folder, or lists with an older client, reads no other records
-// of the group.
+// Threat 31: whoever renames a folder reads no other records of the group.
 func TestThreat31RenamedFoldersAreFoundAlone(t *testing.T) {
 	got := plantest.Steps(t, "ledger", "SELECT 1 "+ofFolders+" AND ledger.account = ? AND detail = ? ORDER BY seq", "g",
 		1, "a", "b")

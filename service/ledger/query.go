@@ -245,18 +245,6 @@ func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after in
 const ofFolders = "FROM ledger WHERE group_id = ? AND seq > ? AND kind IN ('" + chain.KindRenameFolder + "', '" +
 	chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "')"
 
-// HasFolders returns the kind of a record of folders that a group has after a sequence, and that
-// is none of the given kinds; "" = it has none.
-func HasFolders(ctx context.Context, tx *store.Tx, group string, after int64, but ...string) (kind string, err error) {
-	for kind, err := range store.Each(ctx, tx, "look for records of folders",
-		func(kind *string) []any { return []any{kind} }, "SELECT DISTINCT kind "+ofFolders, group, after) {
-		if err != nil || !slices.Contains(but, kind) {
-			return kind, err
-		}
-	}
-	return "", nil
-}
-
 // FolderRenamed returns the record of a group after a sequence with which an account
 // renamed one folder to another; its Seq is 0 when there is none.
 func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, after string,

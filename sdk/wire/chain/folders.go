@@ -6,10 +6,6 @@ import (
 	"strings"
 )
 
-// ReadsMadeFolders is what a reader of a chain states beside the layout if it knows records of
-// [KindMakeFolder] and [KindRemoveFolder].
-const ReadsMadeFolders = KindMakeFolder
-
 // Folders says which files a record of [KindRenameFolder] renames: those that live, and
 // whose name begins with the folder and a slash. The audit of the service and every client
 // compute it, so that no record names its files. A recorded folder is put, dropped and renamed

@@ -17,10 +17,6 @@ import (
 // with it.
 const Layout = "svc-ledger-3"
 
-// ReadsFolders is what a reader of a chain states beside the layout if it applies records
-// of [KindRenameFolder]. A reader that ignored such a record would show names of before.
-const ReadsFolders = KindRenameFolder
-
 // Tags of records of [Layout]. A record may have other tags: the hash covers every tag,
 // and readers ignore unknown ones.
 const (
