@@ -100,7 +100,7 @@ func (g Group) Register(ctx context.Context) (Change, error) {
 // svcd has roles.
 func (g Group) Add(ctx context.Context, member AccountID, role ...Role) (Change, error) {
 	op := "add " + quote(string(member))
-	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: last(role)}
+	request := wire.AddMemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: last(role)}
 	if err := g.needRoles(ctx, request.Role); err != nil {
 		return Change{}, g.wrap(op, err)
 	}

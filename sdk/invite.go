@@ -63,7 +63,7 @@ type GroupInvite struct {
 // [ErrUnsupported] at the hosted service, [ErrNotFound], [ErrNotAuthorized], [ErrInsufficient]. Only svcd has it.
 func (g Group) Invite(ctx context.Context, role Role) (made GroupInvite, text Secret, err error) {
 	var answer wire.MadeInvite
-	err = g.c.change(ctx, wire.OpInviteToGroup, wire.MemberRequest{GroupID: string(g.ID), Role: role}, &answer)
+	err = g.c.change(ctx, wire.OpInviteToGroup, wire.MakeInviteRequest{GroupID: string(g.ID), Role: role}, &answer)
 	if err == nil && (answer.ID == "" || answer.Secret == "") {
 		err = call.Malformed(errors.New("an invite without a secret"))
 	}

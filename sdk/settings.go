@@ -98,7 +98,7 @@ func (s Settings) SetVersions(ctx context.Context, keep wire.Keep) (Change, erro
 // changes. It is free. Only the owner may call it; it needs the API key. The slice belongs
 // to the caller; names are hostile input. Errors: those of [Settings.SetVersions], [ErrCorrupt]. Only svcd has it.
 func (s Settings) TryVersions(ctx context.Context, keep wire.Keep, after string) (wire.TryVersionsResult, error) {
-	request := wire.SetVersionsRequest{GroupID: string(s.g.ID), Keep: keep.String(), After: after}
+	request := wire.TryVersionsRequest{GroupID: string(s.g.ID), Keep: keep.String(), After: after}
 	var would wire.TryVersionsResult
 	err := s.g.c.read(ctx, wire.OpTryGroupVersions, request, &would)
 	if err == nil && !addsUp(&would, after) {

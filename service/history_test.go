@@ -111,7 +111,7 @@ func TestHistoryOfMembership(t *testing.T) {
 		rec.call(client, in, func() any {
 			switch in.op {
 			case "add":
-				status, _ := owner.tool(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "g", MemberID: u.id})
+				status, _ := owner.tool(wire.OpAddGroupMember, wire.AddMemberRequest{GroupID: "g", MemberID: u.id})
 				return status
 			case "revoke":
 				status, _ := owner.tool(wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: "g", MemberID: u.id})

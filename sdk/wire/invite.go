@@ -30,6 +30,12 @@ type GroupInvite struct {
 	Expires string `json:"expires"` // ns since the epoch
 }
 
+// MakeInviteRequest is the body of invite_to_group.
+type MakeInviteRequest struct {
+	GroupID string `json:"group_id"`
+	Role    Role   `json:"role,omitempty"` // "" = a writer
+}
+
 // MadeInvite is the result of invite_to_group. No other answer holds the secret.
 type MadeInvite struct {
 	GroupInvite

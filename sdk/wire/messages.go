@@ -58,15 +58,21 @@ type NamesRequest struct {
 	Limit int    `json:"limit,omitempty"` // 0 = all
 }
 
-// MemberRequest is the body of add_group_member, revoke_group_member and offer_group, whose MemberID may be
-// empty: it takes the offer back. Beside the result of
-// add_group_member is "exists" (ours): whether the new member has an account at this service.
+// AddMemberRequest is the body of add_group_member. Beside its result is "exists" (ours): whether the new member has
+// an account at this service.
+type AddMemberRequest struct {
+	GroupID  string `json:"group_id"`
+	MemberID string `json:"member_id"`
+	// Role (ours) is the role that it gives, also to a present member. "" gives the role of a writer, to new members
+	// only.
+	Role Role `json:"role,omitempty"`
+}
+
+// MemberRequest is the body of revoke_group_member, and of offer_group, whose MemberID may be empty: it takes the offer
+// back.
 type MemberRequest struct {
 	GroupID  string `json:"group_id"`
 	MemberID string `json:"member_id"`
-	// Role (ours) is the role that add_group_member gives, also to a present
-	// member. "" gives the role of a writer, to new members only.
-	Role Role `json:"role,omitempty"`
 }
 
 // RetentionRequest is the body of set_group_retention; nil clears the window.
@@ -378,12 +384,17 @@ type TrashResult struct {
 	Held  int64  `json:"held"`  // versions among Files that only the owner of the group can delete
 }
 
-// SetVersionsRequest is the body of set_group_versions and try_group_versions. Ours.
+// SetVersionsRequest is the body of set_group_versions. Ours.
 type SetVersionsRequest struct {
 	GroupID string `json:"group_id"`
 	Keep    string `json:"keep"` // text of a [Keep]
-	// After is for try_group_versions: it lists the names after this one.
-	After string `json:"after,omitempty"`
+}
+
+// TryVersionsRequest is the body of try_group_versions. Ours.
+type TryVersionsRequest struct {
+	GroupID string `json:"group_id"`
+	Keep    string `json:"keep"`            // text of a [Keep]
+	After   string `json:"after,omitempty"` // a name: those after it are listed
 }
 
 // VersionsResult answers get_group_versions, a [GroupRequest], for members. Ours.

@@ -97,14 +97,14 @@ func (t tools) addLooks() {
 			"program, sealed to svcfs alone.", look)
 	addOperation[wire.GroupRequest](t, wire.OpGetStorage, "Used storage",
 		"How many bytes the account and a group use, and what is left.", look)
-	addOperation[wire.SetVersionsRequest](t, wire.OpTryGroupVersions, "What a setting would thin out",
+	addOperation[wire.TryVersionsRequest](t, wire.OpTryGroupVersions, "What a setting would thin out",
 		"Which versions a setting of set_group_versions would end. Nothing changes.", look)
 }
 
 func (t tools) addChanges() {
 	addOperation[wire.GroupRequest](t, wire.OpRegisterGroup, "New group",
 		"Make a group, which the account owns. Costs tokens.", change)
-	addOperation[wire.MemberRequest](t, wire.OpAddGroupMember, "Add a member",
+	addOperation[wire.AddMemberRequest](t, wire.OpAddGroupMember, "Add a member",
 		"Add a member to a group of the account, or change the role: owner, writer or reader. Costs tokens.", change)
 	addOperation[wire.MemberRequest](t, wire.OpRevokeGroupMember, "Revoke a member",
 		"Take a member out of a group of the account. New files have a key that the member never had. Costs tokens.",

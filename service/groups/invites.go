@@ -21,7 +21,8 @@ import (
 
 // Invite lets whoever has the secret become a member with a role, a writer when it is "", once, within
 // [auth.InviteLifetime]. Owner only. It costs what adding a member costs: the addition is free then.
-func (gs *Groups) Invite(ctx context.Context, account string, req wire.MemberRequest) (out wire.MadeInvite, err error) {
+func (gs *Groups) Invite(ctx context.Context, account string,
+	req wire.MakeInviteRequest) (out wire.MadeInvite, err error) {
 	if err := checkRole(req.Role); err != nil {
 		return out, err
 	}

@@ -37,7 +37,7 @@ type Added struct {
 // Add adds a member with a role, a writer when role is "". It changes the role of a
 // member only when the request names a role, so that adding a reader again makes no
 // writer. Owner only.
-func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberRequest) (added Added, err error) {
+func (gs *Groups) Add(ctx context.Context, account string, req wire.AddMemberRequest) (added Added, err error) {
 	group, role := req.GroupID, req.Role
 	member, err := gs.accounts.FullID(req.MemberID)
 	if err != nil {

@@ -152,7 +152,7 @@ const (
 // TryVersions returns what the first thinning by a setting would destroy, as if the setting
 // were made now. Owner only: it reads the whole group.
 func (gs *Groups) TryVersions(ctx context.Context, account string,
-	req wire.SetVersionsRequest) (out wire.TryVersionsResult, err error) {
+	req wire.TryVersionsRequest) (out wire.TryVersionsResult, err error) {
 	out.Names = []wire.ThinnedName{}
 	k, err := parseKeep(req.Keep)
 	if err != nil {

@@ -241,7 +241,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 		{"upload", func() { w.upload(owner, "g") }, []string{owner}},
 		{"retrieval", func() { w.record(chain.KindClaim, owner, "g") }, nil},
 		{"admission", func() {
-			added, err := w.groups.Add(ctx, owner, wire.MemberRequest{GroupID: "g", MemberID: member})
+			added, err := w.groups.Add(ctx, owner, wire.AddMemberRequest{GroupID: "g", MemberID: member})
 			run(added.Text, err)
 		}, []string{owner, member}},
 		{"join", func() { run(w.groups.Join(ctx, guest, wire.GroupRequest{GroupID: "g"})) },
@@ -441,10 +441,10 @@ func (w *world) change(random *rand.Rand, ids []string) {
 			_, err = w.groups.Revoke(ctx, g.Owner, wire.MemberRequest{GroupID: group, MemberID: account})
 		case what == 1 && role == "":
 			if _, err = w.groups.Join(ctx, account, wire.GroupRequest{GroupID: group}); err != nil { // it was revoked
-				_, err = w.groups.Add(ctx, g.Owner, wire.MemberRequest{GroupID: group, MemberID: account})
+				_, err = w.groups.Add(ctx, g.Owner, wire.AddMemberRequest{GroupID: group, MemberID: account})
 			}
 		case what == 2 && role == "":
-			_, err = w.groups.Add(ctx, g.Owner, wire.MemberRequest{GroupID: group, MemberID: account})
+			_, err = w.groups.Add(ctx, g.Owner, wire.AddMemberRequest{GroupID: group, MemberID: account})
 		default:
 			w.upload(g.Owner, group)
 		}

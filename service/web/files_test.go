@@ -134,7 +134,7 @@ func TestSelectionOnThePage(t *testing.T) {
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	alice.register("team")
 	var said string
-	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader},
+	alice.must(wire.OpAddGroupMember, wire.AddMemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader},
 		&said)
 	for _, name := range []string{"a.txt", "a.txt", "b.txt", "c.txt", "old/deep/x", "old/y"} {
 		alice.upload("team", name, []byte(name), nil, "")

@@ -293,7 +293,7 @@ func TestThreat59RefusedUploads(t *testing.T) {
 	b.choose(false, `[["right.txt", "x"]]`)
 	b.await(button("Upload for 0.039 tokens"))
 	var said string
-	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader},
+	alice.must(wire.OpAddGroupMember, wire.AddMemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader},
 		&said)
 	b.click("Upload for 0.039 tokens")
 	b.sees("Ask the group's owner to make you a writer.")
@@ -322,7 +322,7 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		alice.add("team", bob.id)
 		var said string
 		alice.must(wire.OpAddGroupMember,
-			wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader}, &said)
+			wire.AddMemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader}, &said)
 		a, reader, stranger, nobody := alice.signedIn(), carol.signedIn(), s.user("dave", "10").signedIn(), client(t)
 		key, err := format.RandomKey()
 		if err != nil {

@@ -150,7 +150,7 @@ func TestThreat46RemoveOnThePage(t *testing.T) {
 	alice.register("team")
 	alice.add("team", bob.id)
 	var said string
-	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader},
+	alice.must(wire.OpAddGroupMember, wire.AddMemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader},
 		&said)
 	for _, content := range []string{"one", "two"} {
 		alice.upload("team", "a/doc.txt", []byte(content), nil, "")

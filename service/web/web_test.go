@@ -390,6 +390,20 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	}
 }
 
+// A request has only fields that its operation reads: the page refuses others.
+func TestRequestsHaveWhatIsRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c := s.user("alice", "1").signedIn()
+	for op, field := range map[string]string{wire.OpInviteToGroup: "member_id", wire.OpRevokeGroupMember: "role",
+		wire.OpOfferGroup: "role", wire.OpSetGroupVersions: "after"} {
+		status, body := do(t, c, s.page(http.MethodPost, "tools/"+op, object{"group_id": "g", field: "x"}))
+		if status != http.StatusBadRequest || !strings.Contains(body, wire.CodeInvalidJSON) {
+			t.Errorf("%s with %s: %d %s", op, field, status, body)
+		}
+	}
+}
+
 // The end of a join window is recorded as a number, however long its request writes it.
 func TestWindowEndIsRecordedAsANumber(t *testing.T) {
 	t.Parallel()

@@ -149,7 +149,7 @@ func (u *user) register(group string) {
 func (u *user) add(group, member string) {
 	u.t.Helper()
 	var text string
-	u.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: group, MemberID: member}, &text)
+	u.must(wire.OpAddGroupMember, wire.AddMemberRequest{GroupID: group, MemberID: member}, &text)
 }
 
 // upload saves content as its SDK would; format may be nil, and sum overrides the
