@@ -166,8 +166,8 @@ func parseAttributes(text string) (Attributes, error) {
 	if text == "" {
 		return Attributes{}, nil
 	}
-	if len(text) > maxMetadataBytes {
-		return Attributes{}, fmt.Errorf("attributes of %d bytes: want at most %d: %w", len(text), maxMetadataBytes,
+	if len(text) > MaxMetadataBytes {
+		return Attributes{}, fmt.Errorf("attributes of %d bytes: want at most %d: %w", len(text), MaxMetadataBytes,
 			ErrTooLarge)
 	}
 	if a, ok := parseTime(text); ok {

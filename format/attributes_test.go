@@ -61,7 +61,7 @@ func TestAttributesRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want corrupt", text, a, err)
 		}
 	}
-	for _, text := range []string{strings.Repeat(" ", maxMetadataBytes+1),
+	for _, text := range []string{strings.Repeat(" ", MaxMetadataBytes+1),
 		`{"target":"` + strings.Repeat(`\u0001`, MaxAttributesText/6) + `"}`} {
 		if _, err := ParseAttributes(text); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("a long text: %v", err)

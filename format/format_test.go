@@ -180,7 +180,7 @@ func TestMetadataRoundTripAndOrder(t *testing.T) {
 	if m, err := ParseMetadata(nil); err != nil || m.Version != 0 || m.OriginalSize != SizeUnknown {
 		t.Errorf("nothing is read as %+v, %v", m, err)
 	}
-	if _, err := ParseMetadata([]byte(`{"filename":"` + strings.Repeat("x", maxMetadataBytes) + `"}`)); !errors.Is(err,
+	if _, err := ParseMetadata([]byte(`{"filename":"` + strings.Repeat("x", MaxMetadataBytes) + `"}`)); !errors.Is(err,
 		ErrCorrupt) {
 		t.Errorf("oversize metadata: %v", err)
 	}

@@ -16,8 +16,8 @@ const (
 	Version = 1
 	// CompressionDeflate is a zlib stream (RFC 1950) inside the encryption.
 	CompressionDeflate = "deflate"
-	// maxMetadataBytes bounds the metadata of one file.
-	maxMetadataBytes = 64 << 10
+	// MaxMetadataBytes bounds the metadata of one file.
+	MaxMetadataBytes = 64 << 10
 	// maxSize bounds original_size: integers every JSON implementation keeps.
 	maxSize = 1 << 53
 	// SizeUnknown is OriginalSize when the metadata does not tell it.
@@ -97,8 +97,8 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 // compression that is not known is [ErrUnsupported]; anything else that does not
 // fit is [ErrCorrupt]. Attributes may hold any JSON: a reader of the content needs none.
 func ParseMetadata(raw []byte) (Metadata, error) {
-	if len(raw) > maxMetadataBytes {
-		return Metadata{}, fmt.Errorf("format of %d bytes: want at most %d: %w", len(raw), maxMetadataBytes, ErrCorrupt)
+	if len(raw) > MaxMetadataBytes {
+		return Metadata{}, fmt.Errorf("format of %d bytes: want at most %d: %w", len(raw), MaxMetadataBytes, ErrCorrupt)
 	}
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || string(trimmed) == "null" {
 		return Metadata{OriginalSize: SizeUnknown}, nil

@@ -137,7 +137,7 @@ func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
 	for i := range 90 {
 		status, _ := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}},
 			wire.SessionTokenRequest{AccountID: fmt.Sprint(i) + strings.Repeat("x", 3<<10)})
-		if status != http.StatusNotFound {
+		if status != http.StatusBadRequest {
 			t.Fatalf("%d", status)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
@@ -256,12 +257,25 @@ func testBoundsOfPage(t *testing.T, page wirePage) {
 		"ciphertext of a frame in `finalize_uploads`, in bytes": wire.SealedBatchBlob,
 		"frames of `finalize_uploads`":                          wire.MaxSealedBatch,
 		"their bytes":                                           wire.MaxSealedBatchBytes,
-		"group id, in bytes":                                    groups.MaxGroupID,
+		"group id, in bytes":                                    wire.MaxGroupIDBytes,
+		"account id, in bytes":                                  wire.MaxAccountIDBytes,
+		"name, folder, or `after`, in bytes":                    names.MaxPathBytes,
+		"`format`, in bytes":                                    format.MaxMetadataBytes,
+		"`attributes`, in bytes":                                wire.MaxAttributesBytes,
+		"`sealed_key`, in bytes":                                1560,
+		"`blocks` of a part, in bytes":                          wire.MaxBlocksBytes,
+		"ticket, in bytes":                                      wire.MaxTicketBytes,
+		"`Authorization`, in bytes":                             wire.MaxTokenBytes,
+		"`X-Svc-Opening`, in bytes":                             wire.MaxOpeningTextBytes,
+		"any other text, such as a reference, in bytes":         wire.MaxTextBytes,
+		"entries of a list":                                     wire.MaxListEntries,
+		"headers of a request, in bytes":                        64 << 10,
+		"request of `/rpc`, in bytes":                           16 << 10,
 		"members of a group":                                    groups.MaxMembers,
 		"request without content, in bytes":                     64 << 10,
 		"request of a sign-in or an invite, in bytes":           4 << 10,
 		"nesting of a request":                                  32,
-		"claim id, in bytes":                                    128,
+		"claim id, in bytes":                                    wire.MaxClaimIDBytes,
 		"parts of an upload":                                    32_768,
 	}
 	var have, code []string

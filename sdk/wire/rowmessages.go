@@ -49,9 +49,6 @@ const (
 	KindsChain = "chain"
 )
 
-// MaxNonceBytes is the longest nonce, in bytes.
-const MaxNonceBytes = 64
-
 // ChainProof is "proof" beside the rows of [KindsChain].
 type ChainProof struct {
 	// Checkpoint is a signed note (c2sp.org/tlog-checkpoint) of at least

@@ -94,12 +94,16 @@ func (s *server) observed(next http.Handler) http.Handler {
 	})
 }
 
-// admit refuses encodings that no operation takes.
+// admit refuses headers that are too long, and encodings that no operation takes.
 func (s *server) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		w.Header().Set("Connection", "close")
 		writeJSON(w, http.StatusUnsupportedMediaType,
 			wire.Error{Error: "compressed requests are not taken: send the body as it is", Code: wire.CodeValidation})
+		return
+	}
+	if err := checkHeaders(r); err != nil {
+		s.refuse(w, r, err)
 		return
 	}
 	next.ServeHTTP(w, r)

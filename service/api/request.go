@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -62,8 +63,38 @@ func wellFormed(raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// decode reads a request into its shape; a field of the wrong type is refused.
+// decode reads a request into its shape; what is too long is refused.
 func decode(raw []byte, request any) error {
+	if err := decodeTypes(raw, request); err != nil {
+		return err
+	}
+	return fault.Invalid(wire.CheckBounds(request))
+}
+
+// checkAddress refuses an address with a text that is too long.
+func checkAddress(r *http.Request) error {
+	query := r.URL.Query()
+	for _, name := range [...]string{"id", "part", "ticket", "tile", "group_id", "blocks", "block_size"} {
+		if err := cmp.Or(wire.CheckText(name, r.PathValue(name)), wire.CheckText(name, query.Get(name))); err != nil {
+			return fault.Invalid(err)
+		}
+	}
+	return nil
+}
+
+// checkHeaders refuses a header of the wire that is too long.
+func checkHeaders(r *http.Request) error {
+	for _, name := range [...]string{"Authorization", wire.HeaderAPIKey, wire.HeaderAccountID, wire.HeaderWalletID,
+		wire.HeaderOpening, wire.HeaderProof} {
+		if err := wire.CheckText(name, r.Header.Get(name)); err != nil {
+			return fault.Invalid(err)
+		}
+	}
+	return nil
+}
+
+// decodeTypes reads JSON into its shape; a field of the wrong type is refused.
+func decodeTypes(raw []byte, request any) error {
 	err := json.Unmarshal(raw, request)
 	var wrong *json.UnmarshalTypeError
 	switch {

@@ -31,7 +31,7 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.putFrame(w, r, by, func(raw []byte) (head wire.SealedHead, key keys.Incoming, err error) {
-		err = decode(raw, &head)
+		err = decodeTypes(raw, &head)
 		return head, key, err
 	})
 }
@@ -48,7 +48,7 @@ func (s *server) putPlain(w http.ResponseWriter, r *http.Request, account string
 	return s.putFrame(w, r, auth.Checked(account), func(raw []byte) (wire.SealedHead, keys.Incoming, error) {
 		var head plainHead
 		var key keys.Incoming
-		if err := decode(raw, &head); err != nil {
+		if err := decodeTypes(raw, &head); err != nil {
 			return head.SealedHead, key, err
 		}
 		clear, err := format.ParseKey(head.Key)
@@ -171,7 +171,7 @@ func splitFrames(all []byte) (frames []files.Frame, err error) {
 			return nil, err
 		}
 		var head wire.SealedHead
-		if err := decode(raw, &head); err != nil {
+		if err := decodeTypes(raw, &head); err != nil { // a head that is too long is refused alone
 			return nil, err
 		}
 		if head.BlobSize < 0 || head.BlobSize > int64(rest.Len()) {

@@ -74,7 +74,11 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 // refusing answers the errors of h.
 func (s *server) refusing(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := h(w, r); err != nil {
+		err := checkAddress(r)
+		if err == nil {
+			err = h(w, r)
+		}
+		if err != nil {
 			s.refuse(w, r, err)
 		}
 	}

@@ -25,9 +25,6 @@ const (
 	// changesAtOnce is how many keys an account may make on the page at once, and how often it may sign in there at an
 	// identity provider, and one more every minute: each is a free record.
 	changesAtOnce = 10
-	// maxAccountID is the longest id an account can have, in bytes: nine parts of
-	// 64 and the dots between them.
-	maxAccountID = 9*64 + 8
 )
 
 // APIKey is shown once, when it is made.

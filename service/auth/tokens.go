@@ -70,9 +70,6 @@ func (t *Tokens) SignIn(ctx context.Context, key Key) (token string, err error) 
 }
 
 func (t *Tokens) signIn(ctx context.Context, key Key) (k known, err error) {
-	if len(key.Account) > maxAccountID {
-		return k, unknownAccount(key.Account)
-	}
 	stored, err := t.accounts.keyOf(ctx, key.Account)
 	if err == nil {
 		k, err = t.issue(ctx, key, stored)

@@ -31,6 +31,14 @@ func New(code, format string, args ...any) *Error {
 	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
+// Invalid makes a refusal of a value in the words of err; nil stays nil.
+func Invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return New(wire.CodeValidation, "%s", err.Error())
+}
+
 // Of returns err as an *Error; any other error becomes an internal error whose text
 // reveals nothing.
 func Of(err error) *Error {

@@ -84,8 +84,8 @@ func (f *Files) Find(ctx context.Context, by *auth.Session, req wire.PrepareRetr
 	if err != nil {
 		return nil, err
 	}
-	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
-		return nil, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
+	if strings.ContainsRune(req.ClaimID, 0) {
+		return nil, fault.New(wire.CodeValidation, "claim_id holds a NUL character")
 	}
 	found := &Found{by: by, req: req, row: row}
 	if row.content == "" {

@@ -48,8 +48,6 @@ const (
 	MaxFilename = names.MaxPathBytes
 	// maxContentType is the longest recorded type, in bytes (RFC 6838 section 4.2).
 	maxContentType = 255
-	// maxClaimID is the longest claim id, in bytes; a UUID has 36.
-	maxClaimID = 128
 	// orphanAge is how old a blob without a record must be before it is removed.
 	orphanAge = 2 * UploadLife
 )

@@ -98,6 +98,9 @@ type sealed struct {
 func (f *Files) parseSealed(account string, head wire.SealedHead, key keys.Incoming) (s *sealed, err error) {
 	s = &sealed{upload: upload{SealedHead: head, account: account, key: key, isSealed: key.IsNone()},
 		head: head}
+	if err := wire.CheckBounds(head); err != nil {
+		return s, fault.Invalid(err)
+	}
 	if s.id, err = uploadID(head.ID); err != nil {
 		return s, err
 	}

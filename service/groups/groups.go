@@ -20,9 +20,6 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// MaxGroupID is the longest group id, in bytes.
-const MaxGroupID = 128
-
 // MaxMembers bounds one group.
 const MaxMembers = 10_000
 
@@ -45,8 +42,8 @@ func New(s *store.Store, l *ledger.Ledger, a *auth.Accounts, delay time.Duration
 // or turn the text around, or with a space at an end. Anything else, slashes and
 // spaces too, is a name.
 func CheckID(id string) error {
-	if id == "" || len(id) > MaxGroupID || !utf8.ValidString(id) {
-		return fault.New(wire.CodeValidation, "Required: group_id, 1 to %d bytes of UTF-8", MaxGroupID)
+	if id == "" || len(id) > wire.MaxGroupIDBytes || !utf8.ValidString(id) {
+		return fault.New(wire.CodeValidation, "Required: group_id, 1 to %d bytes of UTF-8", wire.MaxGroupIDBytes)
 	}
 	if strings.TrimSpace(id) != id {
 		return fault.New(wire.CodeValidation, "group_id begins or ends with a space")

@@ -275,7 +275,7 @@ func (p *page) ours(contentType string, next http.HandlerFunc) http.HandlerFunc 
 	}
 }
 
-// decode reads a request into its shape; unknown fields are refused.
+// decode reads a request into its shape; unknown fields are refused, and what is too long.
 func decode(r *http.Request, request any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
@@ -289,5 +289,5 @@ func decode(r *http.Request, request any) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return fault.New(wire.CodeInvalidJSON, "the request holds more than one JSON value")
 	}
-	return nil
+	return fault.Invalid(wire.CheckBounds(request))
 }

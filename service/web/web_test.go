@@ -390,7 +390,7 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	}
 }
 
-// A request has only fields that its operation reads: the page refuses others.
+// A request has only fields that its operation reads, and texts of bounded length: the page refuses others.
 func TestRequestsHaveWhatIsRead(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -402,6 +402,10 @@ func TestRequestsHaveWhatIsRead(t *testing.T) {
 			t.Errorf("%s with %s: %d %s", op, field, status, body)
 		}
 	}
+	long := s.page(http.MethodPost, "tools/"+wire.OpKeepFiles, object{"group_id": strings.Repeat("x", 129)})
+	if status, body := do(t, c, long); status != http.StatusBadRequest || !strings.Contains(body, "at most 128 bytes") {
+		t.Errorf("a long group id: %d %s", status, body)
+	}
 }
 
 // The end of a join window is recorded as a number, however long its request writes it.
@@ -410,7 +414,7 @@ func TestWindowEndIsRecordedAsANumber(t *testing.T) {
 	s := serve(t)
 	c := s.user("alice", "10").signedIn()
 	s.post(c, "tools/create_hackathon_group", object{"group_id": "g",
-		"expires_at": "+" + strings.Repeat("0", 60_000) + "9000000000000000000", "max_uses": nil})
+		"expires_at": "+" + strings.Repeat("0", 200) + "9000000000000000000", "max_uses": nil})
 	status, body := do(t, c, s.page(http.MethodGet, "ledger", nil))
 	if status != http.StatusOK || !strings.Contains(body, `"detail":"9000000000000000000"`) {
 		t.Errorf("%d %.300s", status, body)
