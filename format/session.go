@@ -12,7 +12,8 @@ import (
 // A session begins with an opening: the client encapsulates a secret to the key of the vault, as for a sealed key
 // (HPKE, RFC 9180, base mode), and seals its API key with it. Both sides export the secret of the session. From that
 // come the key that keys of files are encrypted under on their way to the client, and the key that proves who sent a
-// request. Nobody between the vault and the client sees the API key, or a key of a file.
+// request, and another one that proves it to the vault alone. Nobody between the vault and the client sees the API
+// key, or a key of a file.
 
 const (
 	// EncapsulatedBytes is the length of an encapsulated secret.
@@ -27,6 +28,7 @@ const (
 	sessionDomain        = "svc-session-1"
 	sessionKeyDomain     = "svc-session-key-1"
 	sessionRequestDomain = "svc-session-request-1"
+	sessionVouchDomain   = "svc-session-vouch-1"
 )
 
 // SessionFor is what a session is bound to.
@@ -40,8 +42,8 @@ func (f SessionFor) info() []byte { return sealedInfo(sessionDomain, f.Epoch, f.
 
 // Session is the secrets of a session. It prints as "redacted", and is safe for concurrent use.
 type Session struct {
-	secret, request []byte
-	keys            cipher.AEAD
+	secret, request, vouch []byte
+	keys                   cipher.AEAD
 }
 
 // Format prints "redacted" for every verb.
@@ -113,19 +115,26 @@ func SessionOf(secret []byte) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	vouch, err := hkdf.Expand(sha256.New, secret, sessionVouchDomain, KeyBytes)
+	if err != nil {
+		return nil, err
+	}
 	block, err := aes.NewCipher(raw)
 	if err != nil {
 		return nil, err
 	}
 	keys, err := cipher.NewGCMWithRandomNonce(block)
-	return &Session{secret, request, keys}, err
+	return &Session{secret, request, vouch, keys}, err
 }
 
 // Secret is what [SessionOf] takes: 32 bytes of the session.
 func (s *Session) Secret() []byte { return s.secret }
 
-// RequestKey is the key that proves who sent a request: 32 bytes of the session.
+// RequestKey is the key that proves to the service who sent a request: 32 bytes of the session.
 func (s *Session) RequestKey() []byte { return s.request }
+
+// VouchKey is the key that proves the same to the vault, which gives it to nobody: 32 bytes of the session.
+func (s *Session) VouchKey() []byte { return s.vouch }
 
 // JournalRef takes the place of the reference of a file for the key of a journal. No file has such a reference.
 func JournalRef(journal string) string { return "journal " + journal }

@@ -32,7 +32,8 @@ func TestSession(t *testing.T) {
 		t.Fatal(got1, err)
 	}
 	if !bytes.Equal(client.Secret(), vault.Secret()) || !bytes.Equal(client.RequestKey(), vault.RequestKey()) ||
-		bytes.Equal(client.Secret(), client.RequestKey()) {
+		!bytes.Equal(client.VouchKey(), vault.VouchKey()) || bytes.Equal(client.Secret(), client.RequestKey()) ||
+		bytes.Equal(client.VouchKey(), client.RequestKey()) {
 		t.Error("the two sides have other secrets, or all are the same")
 	}
 	key, err := NewKey(bytes.Repeat([]byte{7}, KeyBytes))

@@ -63,7 +63,7 @@ func (s *sessions) begin(ctx context.Context, key locked.Secret, again bool) (*c
 		return nil, &Error{Op: "check", Kind: ErrInvalid, Code: wire.CodeInvalidKey, Err: err}
 	}
 	begun := call.Begun{Opening: wire.Opening{Epoch: to.stated.Epoch, Sealed: opening},
-		RequestKey: session.RequestKey()}
+		Proof: wire.ProofKeys{Service: session.RequestKey(), Vault: session.VouchKey()}}
 	s.list = append([]sealedSession{{key, to.stated.Epoch, begun, session}}, s.list[:min(len(s.list), 1)]...)
 	s.c.memory.SawSealed()
 	return &begun, nil

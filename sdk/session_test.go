@@ -177,14 +177,14 @@ func TestThreat80CopiedTokens(t *testing.T) {
 		*b = []byte(`{"limit":3}`)
 	})
 	ask("no digest", http.StatusUnauthorized, func(h http.Header, _ *string, _ *[]byte) {
-		h.Set(wire.HeaderProof, proof[0]+" - "+proof[2])
+		h.Set(wire.HeaderProof, proof[0]+" - "+proof[2]+" "+proof[3])
 	})
 	ask("another path", http.StatusUnauthorized, func(_ http.Header, path *string, _ *[]byte) {
 		*path = wire.PathTools + wire.OpGetMemberGroups
 	})
 	ask("another query", http.StatusUnauthorized, func(_ http.Header, path *string, _ *[]byte) { *path += "?x=1" })
 	ask("another time", http.StatusUnauthorized, func(h http.Header, _ *string, _ *[]byte) {
-		h.Set(wire.HeaderProof, "1"+proof[0][1:]+"0 "+proof[1]+" "+proof[2])
+		h.Set(wire.HeaderProof, "1"+proof[0][1:]+"0 "+proof[1]+" "+proof[2]+" "+proof[3])
 	})
 }
 

@@ -193,7 +193,8 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 		t.Errorf("deleted was %q", tag(rows[3], chain.TagName))
 	}
 	if status, body := bob.tool(wire.OpGetGroupTransactions,
-		object{"group_id": "g", "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce}); status != http.StatusForbidden {
+		object{"group_id": "g", "kinds": wire.KindsChain, "layouts": layouts(),
+			"nonce": nonce}); status != http.StatusForbidden {
 		t.Errorf("a stranger lists the chain: %d %s", status, body)
 	}
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -136,6 +137,60 @@ func TestThreat83MembersFollowFromRecords(t *testing.T) {
 	}
 	alice.adds(r.user("carol", "1"))
 	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, read)
+}
+
+// Threat 84: whom the owner did not ask to add is given no key, also with a record of it.
+func TestThreat84RecordedMembersAreAskedFor(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{Database: newDatabase(t)})
+	alice, bob := r.owner(), r.user("bob", "100")
+	ref := alice.upload("g", "a.txt", []byte("content")).CID
+	l := ledger.New(ledger.DefaultFees(), ledger.Bounds{}, time.Now)
+	ok(t, alice.openStore().Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		made, err := l.Append(t.Context(), tx, chain.Record{Kind: chain.KindAdd, Account: alice.id, Group: "g",
+			Detail: bob.id})
+		if err != nil {
+			return err
+		}
+		return tx.Do(t.Context(), "add", "INSERT INTO members (group_id, account, since, role) VALUES "+
+			"('g', ?, ?, 'writer')", bob.id, made.Seq)
+	}))
+	r.checkpoint()
+	status, body := bob.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+	if status != http.StatusForbidden || bob.balance() != "100" {
+		t.Errorf("%d %s, %s are left", status, body, bob.balance())
+	}
+	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
+	alice.adds(bob)
+	must[wire.PrepareRetrieveResult](bob, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+}
+
+// Threat 84: a member, an invite, a window and keys in the clear that an owner asks for in a sealed session let in whom
+// they say; the whole id is to be given for a member of another domain than that of the owner.
+func TestThreat84OwnerIsAsked(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{Database: newDatabase(t)})
+	alice := r.owner().sealed()
+	ref := alice.upload("g", "a.txt", []byte("content")).CID
+	read := object{"group_id": "g", "ipfs_hash": ref}
+	bob, carol, dora := r.user("bob", "9"), r.user("carol", "9"), r.user("dora", "9")
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "BOB"})
+	must[wire.PrepareRetrieveResult](bob, wire.OpPrepareRetrieve, read)
+	made := must[wire.MadeInvite](alice, wire.OpInviteToGroup, object{"group_id": "g"})
+	must[wire.UsedInvite](carol, wire.OpUseGroupInvite, object{"secret": made.Secret})
+	must[wire.PrepareRetrieveResult](carol, wire.OpPrepareRetrieve, read)
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "keys": wire.KeysSealed})
+	if status, body := bob.tool(wire.OpPrepareRetrieve, read); status != http.StatusForbidden {
+		t.Errorf("in the clear: %d %s", status, body)
+	}
+	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "keys": wire.KeysAny})
+	must[wire.PrepareRetrieveResult](bob, wire.OpPrepareRetrieve, read)
+	ends := strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "w", "expires_at": ends})
+	in := alice.upload("w", "a.txt", []byte("content")).CID
+	must[string](dora, wire.OpJoinGroup, object{"group_id": "w"})
+	must[wire.PrepareRetrieveResult](dora, wire.OpPrepareRetrieve, object{"group_id": "w", "ipfs_hash": in})
 }
 
 // Files are read while a witness does not sign, also where service and vault were started anew meanwhile.

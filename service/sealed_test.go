@@ -696,7 +696,8 @@ func TestThreat82GroupWithSealedKeys(t *testing.T) {
 	refused("save", wire.OpPrepareUpload, object{"group_id": "g"})
 	refused("save what was prepared", wire.OpFinalizeUpload, object{"upload_id": prepared.UploadID,
 		"file_hash": hash([]byte("x")), "encrypted_data": seal(t, prepared.Key, []byte("x"))})
-	if got := must[wire.GroupSettings](alice, wire.OpGetGroupSettings, object{"group_id": "g"}); got.Keys != wire.KeysSealed {
+	got := must[wire.GroupSettings](alice, wire.OpGetGroupSettings, object{"group_id": "g"})
+	if got.Keys != wire.KeysSealed {
 		t.Errorf("%+v", got)
 	}
 	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "keys": wire.KeysAny})

@@ -313,14 +313,19 @@ func (u *user) tool(op string, request any) (int, string) {
 	u.t.Helper()
 	header := u.header()
 	if u.session != nil {
+		raw, err := json.Marshal(request)
+		ok(u.t, err)
+		sum := sha256.Sum256(raw)
+		request = raw
 		header.Set(wire.HeaderProof, wire.ProvenRequest{Method: http.MethodPost, Target: "/tools/" + op, Token: u.token,
-			Time: issuedAt(u.t, u.token)}.Prove(u.session.RequestKey()))
+			Time: issuedAt(u.t, u.token) + time.Now().UnixNano()%1e9, Body: &sum}.Prove(wire.ProofKeys{
+			Service: u.session.RequestKey(), Vault: u.session.VouchKey()}))
 	}
 	status, body := u.post("/tools/"+op, header, request)
 	return status, string(body)
 }
 
-// issuedAt is when a token was made, by the clock of the service.
+// issuedAt is when a token was made, by the clock of the service, in ns.
 func issuedAt(t testing.TB, token string) int64 {
 	t.Helper()
 	var claims struct {
@@ -329,7 +334,7 @@ func issuedAt(t testing.TB, token string) int64 {
 	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	ok(t, err)
 	ok(t, json.Unmarshal(raw, &claims))
-	return claims.Issued
+	return claims.Issued * time.Second.Nanoseconds()
 }
 
 // must calls an operation that has to succeed and decodes its result.

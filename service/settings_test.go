@@ -24,7 +24,8 @@ func TestGroupSettings(t *testing.T) {
 		}
 	}
 	has(wire.GroupSettings{Format: 2, Appends: wire.AppendsApart, Keys: wire.KeysAny})
-	bad := []object{{}, {"format": 1, "appends": "both"}, {"appends": "merge", "keys": "some"}, {"keys": 1, "format": 1}}
+	bad := []object{{}, {"format": 1, "appends": "both"}, {"appends": "merge", "keys": "some"},
+		{"keys": 1, "format": 1}}
 	for name, values := range map[string][]any{"format": {0, 3, -1, "x", 1.5, nil}, "appends": {"", "Merge", 1, nil},
 		"keys": {"", "Sealed", nil}, "of another version": {"x"}} {
 		for _, value := range values {

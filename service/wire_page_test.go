@@ -272,6 +272,7 @@ func testBoundsOfPage(t *testing.T, page wirePage) {
 		"headers of a request, in bytes":                        64 << 10,
 		"request of `/rpc`, in bytes":                           16 << 10,
 		"members of a group":                                    groups.MaxMembers,
+		"invites to a group that were not used":                 groups.MaxInvites,
 		"request without content, in bytes":                     64 << 10,
 		"request of a sign-in or an invite, in bytes":           4 << 10,
 		"nesting of a request":                                  32,

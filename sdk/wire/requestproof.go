@@ -12,7 +12,8 @@ import (
 )
 
 // HeaderProof proves that who holds the secret of a session sends a request, so that a token that was copied is of no
-// use: time, digest of the body and HMAC-SHA-256, with a space in between. Ours.
+// use: time, digest of the body, and two HMAC-SHA-256, for the service and for its vault, with a space in between.
+// Ours.
 const HeaderProof = "X-Svc-Proof"
 
 // ProofLife is how long before or after the time of its proof a request is taken. A copy of the whole request is good
@@ -27,16 +28,23 @@ type ProvenRequest struct {
 	Method string
 	Target string // path and query
 	Token  string
-	// Time is when it was sent, in seconds since the epoch of Unix, by the clock of the service: the time at which the
-	// token was made, and what passed since.
+	// Time is when it was sent, in ns since the epoch of Unix, by the clock of the service: the time at which the token
+	// was made, and what passed since.
 	Time int64
 	// Body is SHA-256 of the body; nil = it is not proven.
 	Body *[sha256.Size]byte
+	// ForVault is the HMAC that the vault alone can check.
+	ForVault []byte
 }
 
-// Prove returns the value of [HeaderProof]. key is format.Session.RequestKey.
-func (p ProvenRequest) Prove(key []byte) string {
-	return fmt.Sprintf("%d %s %s", p.Time, p.digest(), base64.RawURLEncoding.EncodeToString(p.mac(key)))
+// ProofKeys prove to a service, and to its vault, who sends a request: format.Session.RequestKey and
+// format.Session.VouchKey.
+type ProofKeys struct{ Service, Vault []byte }
+
+// Prove returns the value of [HeaderProof].
+func (p ProvenRequest) Prove(keys ProofKeys) string {
+	text := base64.RawURLEncoding.EncodeToString
+	return fmt.Sprintf("%d %s %s %s", p.Time, p.digest(), text(p.mac(keys.Service)), text(p.mac(keys.Vault)))
 }
 
 func (p ProvenRequest) digest() string {
@@ -54,10 +62,15 @@ func (p ProvenRequest) mac(key []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// CheckProof checks the value of [HeaderProof] of a request, whose Time and Body it returns.
+// IsForVault checks ForVault.
+func (p ProvenRequest) IsForVault(key []byte) bool { return hmac.Equal(p.ForVault, p.mac(key)) }
+
+// CheckProof checks the value of [HeaderProof] of a request, whose Time and Body it returns, and ForVault, which is not
+// checked.
 func (p ProvenRequest) CheckProof(key []byte, header string) (ProvenRequest, error) {
 	at, rest, _ := strings.Cut(header, " ")
-	digest, mac, _ := strings.Cut(rest, " ")
+	digest, rest, _ := strings.Cut(rest, " ")
+	mac, forVault, _ := strings.Cut(rest, " ")
 	var err error
 	if p.Time, err = strconv.ParseInt(at, 10, 64); err != nil {
 		return p, errors.New("the request has no proof of its session")
@@ -66,6 +79,7 @@ func (p ProvenRequest) CheckProof(key []byte, header string) (ProvenRequest, err
 	if raw, err := base64.RawURLEncoding.DecodeString(digest); err == nil && len(raw) == sha256.Size {
 		p.Body = (*[sha256.Size]byte)(raw)
 	}
+	p.ForVault, _ = base64.RawURLEncoding.DecodeString(forVault) // which the vault refuses if it is none
 	given, err := base64.RawURLEncoding.DecodeString(mac)
 	if err != nil || p.digest() != digest || !hmac.Equal(given, p.mac(key)) {
 		return p, errors.New("the proof of the request is that of another one")

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -63,7 +64,7 @@ func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
 	}
 	asked := wire.ProvenRequest{Method: r.Method, Target: r.RequestURI, Token: token}
 	asked, err := asked.CheckProof(by.RequestKey(), r.Header.Get(wire.HeaderProof))
-	off := s.Ledger.Now().Sub(time.Unix(asked.Time, 0)).Abs()
+	off := s.Ledger.Now().Sub(time.Unix(0, asked.Time)).Abs()
 	if err == nil && off > wire.ProofLife && s.Tokens.Problem() == nil { // after a step of the clock nobody signs in
 		err = fmt.Errorf("the request came %s after its proof, at most %s are allowed: sign in again; a proxy must "+
 			"pass requests on as they come (nginx: proxy_request_buffering off)", off.Round(time.Second),
@@ -72,9 +73,16 @@ func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
 	if err != nil {
 		return fault.New(wire.CodeInvalidToken, "Auth failed: %s", err.Error())
 	}
-	if asked.Body != nil {
-		r.Body = &provenBody{r.Body, sha256.New(), *asked.Body}
+	if asked.Body == nil {
+		return nil
 	}
+	asked.Token = "" // it goes beside it
+	body := &provenBody{ReadCloser: r.Body, sum: sha256.New(), want: *asked.Body}
+	if vaultwire.VouchedOperation(asked.Target) != "" {
+		body.kept = &bytes.Buffer{}
+		by.Asked(func() *vaultwire.Asked { return &vaultwire.Asked{ProvenRequest: asked, JSON: body.kept.Bytes()} })
+	}
+	r.Body = body
 	return nil
 }
 
@@ -83,11 +91,15 @@ type provenBody struct {
 	io.ReadCloser
 	sum  hash.Hash
 	want [sha256.Size]byte
+	kept *bytes.Buffer // what was read, of at most maxRequestBytes; nil = it is not needed
 }
 
 func (b *provenBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.sum.Write(p[:n])
+	if b.kept != nil && b.kept.Len() <= maxRequestBytes {
+		b.kept.Write(p[:n])
+	}
 	if err == io.EOF && [sha256.Size]byte(b.sum.Sum(nil)) != b.want {
 		err = fault.New(wire.CodeInvalidToken, "Auth failed: the proof of the request is of another body")
 	}

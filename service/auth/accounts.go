@@ -39,6 +39,7 @@ type Vault interface {
 	SealOnly(context.Context, vaultwire.SealOnly) (vaultwire.MadeKey, error)
 	IssueToken(context.Context, vaultwire.IssueToken) (vaultwire.Text, error)
 	OpenToken(context.Context, vaultwire.OpenToken) (vaultwire.Claims, error)
+	Vouch(context.Context, vaultwire.Vouch) (vaultwire.Vouched, error)
 }
 
 // NewAccounts returns the accounts of a service: account NAME becomes NAME.domain. signIns may be nil.

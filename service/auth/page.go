@@ -222,7 +222,9 @@ func (t *Tokens) Page(ctx context.Context, token string) (*Session, error) {
 		return nil, err
 	}
 	store.SetGuard(ctx, []store.Ask{ask}, look)
-	return &Session{Account: k.Account, known: k, token: token}, nil
+	s := &Session{Account: k.Account, known: k, token: token}
+	s.vouchBy(ctx, t.accounts.vault)
+	return s, nil
 }
 
 func noPage() error {

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
@@ -184,6 +186,7 @@ type Session struct {
 	known   known
 	token   string
 	tokens  *Tokens // nil = it was checked, see [Checked]
+	asked   func() *vaultwire.Asked
 }
 
 // Token is the token of the session, which the vault wants to see before it gives the key of a file out.
@@ -202,7 +205,7 @@ func (s *Session) Refused(err error) error {
 	}
 	if errors.Is(err, vaultwire.ErrNoMember) {
 		return fault.New(wire.CodeNotAuthorized, "User not authorized: this account is no member of the group, as its "+
-			"records say: ask the owner of the group to add it")
+			"records say: ask the owner of the group to revoke it, if it is shown there, and to add it")
 	}
 	return refusedToken(err)
 }
@@ -246,8 +249,38 @@ func (s *Session) Look(ctx context.Context) error {
 	return s.tokens.accounts.store.Look(ctx, func(tx *store.Tx) error { return s.Check(ctx, tx) })
 }
 
-// Guard has each write of the request [Session.Check] it.
-func (s *Session) Guard(ctx context.Context) { store.SetGuard(ctx, s.Asks(), s.Check) }
+// Guard has each write of the request [Session.Check] it, and the vault vouch for its records.
+func (s *Session) Guard(ctx context.Context) {
+	store.SetGuard(ctx, s.Asks(), s.Check)
+	s.vouchBy(ctx, s.tokens.accounts.vault)
+}
+
+// Asked has the vault be shown the request of a sealed session, when it is to vouch for a record.
+func (s *Session) Asked(by func() *vaultwire.Asked) { s.asked = by }
+
+// vouchBy has a vault vouch for the records of the request.
+func (s *Session) vouchBy(ctx context.Context, v Vault) {
+	ledger.VouchBy(ctx, func(ctx context.Context, r chain.Record) (string, error) {
+		q := vaultwire.Vouch{Record: r, Token: s.Token()}
+		if s.asked != nil {
+			q.Asked = s.asked()
+		}
+		a, err := v.Vouch(ctx, q)
+		if errors.Is(err, vaultwire.ErrNotVouched) {
+			err = notVouched(&r)
+		}
+		return a.Word, s.Refused(err)
+	})
+}
+
+func notVouched(r *chain.Record) error {
+	if r.Kind == chain.KindAdd {
+		return fault.New(wire.CodeNotAuthorized, "not authorized: the vault does not find that this request asks for "+
+			"the member %s: give the whole id of the member, and ask again", r.Detail)
+	}
+	return fault.New(wire.CodeNotAuthorized, "not authorized: the vault does not find that this request asks for the "+
+		"change: ask again; if this stays, sign in again, with the newest svcfs")
+}
 
 // Asks are what [Session.Check] asks.
 func (s *Session) Asks() []store.Ask {

@@ -76,6 +76,10 @@ func (l *Log) giveGroup(ctx context.Context, group string) error {
 		if at, err = key.Follow(ctx, q); at.State != nil {
 			state = at.State
 		}
+		if len(at.Refused) > 0 {
+			l.logger.Warn("the vault passes over records of a group: their account did not ask for them, or may not",
+				"group", group, "numbers", at.Refused)
+		}
 		after = max(at.Seq, q.Records[len(q.Records)-1].Seq) // so that it ends, whatever the vault says
 	}
 	if began && errors.Is(err, vaultwire.ErrNotFollowing) {

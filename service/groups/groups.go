@@ -20,8 +20,11 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// MaxMembers bounds one group.
-const MaxMembers = 10_000
+// MaxMembers and MaxInvites bound one group.
+const (
+	MaxMembers = 10_000
+	MaxInvites = 1_000 // that are good and were not used
+)
 
 // Groups answers and changes membership.
 type Groups struct {

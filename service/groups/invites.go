@@ -39,8 +39,17 @@ func (gs *Groups) Invite(ctx context.Context, account string,
 			now.UnixNano()); err != nil {
 			return err
 		}
+		var n int
+		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM group_invites WHERE group_id = ?", req.GroupID).Scan(&n)
+		if err != nil {
+			return fmt.Errorf("count invites: %w", err)
+		}
+		if n >= MaxInvites {
+			return fault.New(wire.CodeTooLarge, "the group has %d invites that were not used: take some back with: "+
+				"svcfs group invite GROUP --revoke ID", MaxInvites)
+		}
 		sum := sha256.Sum256([]byte(out.Secret))
-		err := tx.Do(ctx, "insert invite", "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) VALUES "+
+		err = tx.Do(ctx, "insert invite", "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) VALUES "+
 			"(?, ?, ?, ?, ?)", id, sum[:], req.GroupID, string(out.Role), ends)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -198,6 +199,11 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 		r.Tx = txID(&r.Record)
 	}
 	r.Fee = cmp.Or(r.Fee, wire.Amount{}.String())
+	if r.LetsIn() {
+		if err := vouch(ctx, &r.Record); err != nil {
+			return r, fmt.Errorf("append record: %w", err)
+		}
+	}
 	r.Hash = r.Sum()
 	tags, err := writeTags(r.Tags)
 	if err != nil {
@@ -343,6 +349,12 @@ func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string,
 
 type requestKey struct{}
 
+// request is what the records of a request say of it.
+type request struct {
+	id    string
+	vouch atomic.Pointer[func(context.Context, chain.Record) (word string, err error)]
+}
+
 // NewRequestID makes an id; the prefix shows the kind of request, "" for requests of
 // clients.
 func NewRequestID(prefix string) string {
@@ -353,11 +365,43 @@ func NewRequestID(prefix string) string {
 
 // WithRequestID sets the id of a request for log and ledger.
 func WithRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestKey{}, id)
+	return context.WithValue(ctx, requestKey{}, &request{id: id})
+}
+
+func requestOf(ctx context.Context) *request {
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
+}
+
+// VouchBy has the vault be asked by f to vouch for the records of a request that let somebody in, see
+// [chain.Record.LetsIn]: their account is known now. Outside of a request VouchBy does nothing.
+func VouchBy(ctx context.Context, f func(context.Context, chain.Record) (word string, err error)) {
+	if r := requestOf(ctx); r != nil {
+		r.vouch.Store(&f)
+	}
+}
+
+// vouch has the vault vouch for a record.
+func vouch(ctx context.Context, r *chain.Record) error {
+	by := requestOf(ctx)
+	if by == nil {
+		return nil
+	}
+	f := by.vouch.Load()
+	if f == nil {
+		return nil
+	}
+	word, err := (*f)(ctx, *r)
+	if err == nil {
+		r.Tags = WithTags(r.Tags, chain.Tag{Name: chain.TagVouched, Value: word})
+	}
+	return err
 }
 
 // RequestID returns the id of a request, or "".
 func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
-	return id
+	if r := requestOf(ctx); r != nil {
+		return r.id
+	}
+	return ""
 }

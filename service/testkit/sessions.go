@@ -55,7 +55,7 @@ func (s *Server) proving(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		proof := strings.Fields(r.Header.Get(wire.HeaderProof))
-		if len(proof) != 3 || proof[1] == "-" {
+		if len(proof) != 4 || proof[1] == "-" {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -64,7 +64,8 @@ func (s *Server) proving(next http.Handler) http.Handler {
 		session, err := vaulttest.Session(context.Background(), s.store(), s.masterKey(), token)
 		if err == nil && session != nil { // else the service has ended, or refuses the request by itself
 			if proven.Time, err = strconv.ParseInt(proof[0], 10, 64); err == nil {
-				r.Header.Set(wire.HeaderProof, proven.Prove(session.RequestKey()))
+				r.Header.Set(wire.HeaderProof, proven.Prove(wire.ProofKeys{Service: session.RequestKey(),
+					Vault: session.VouchKey()}))
 			}
 		}
 		next.ServeHTTP(w, r)

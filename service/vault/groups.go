@@ -127,30 +127,34 @@ func (gs *groups) endOf(key chain.Hash, part []byte) (end chain.Place, err error
 	return end, nil
 }
 
-// add applies the next record. Errors: [vaultwire.ErrNotFollowing].
-func (g *group) add(r *chain.Record, isLogFollowed bool) error {
+// add takes the next record. One that nobody asked for, that its account may not make, that belongs to another chain,
+// or is beyond the bounds, changes nothing: isRefused says so. The chain goes on, or else who takes a service over for
+// a moment would end each group for ever. isVouched is false for a record that lets somebody in, and for which the
+// vault did not vouch. Errors: [vaultwire.ErrNotFollowing].
+func (g *group) add(r *chain.Record, isVouched, isLogFollowed bool) (isRefused bool, err error) {
 	if r.Number <= g.at.Number {
-		return nil // others gave it
+		return false, nil // others gave it
 	}
 	place := chain.PlaceOf(r)
 	switch {
 	case r.Chain != g.name || r.Number != g.at.Number+1 || r.Prev != g.at.Hash,
-		r.Number == g.end.Number && place != g.end,
-		len(g.beyond) == maxBeyond, len(g.Has) > maxOfGroup,
-		len(r.Account) > maxNameBytes, changesMembers(r.Kind) && len(r.Detail) > maxNameBytes:
-		return fmt.Errorf("record %d of the chain %q: %w", r.Number, g.name, vaultwire.ErrNotFollowing)
+		r.Number == g.end.Number && place != g.end, len(g.beyond) == maxBeyond:
+		return false, fmt.Errorf("record %d of the chain %q: %w", r.Number, g.name, vaultwire.ErrNotFollowing)
 	}
-	if err := g.Apply(r); err != nil {
-		return fmt.Errorf("%w: %w", vaultwire.ErrNotFollowing, err)
-	}
+	isStray := chain.Of(r.Kind, r.Account, r.Group) != g.name
+	isLong := len(r.Account) > maxNameBytes || namesMember(r.Kind) && len(r.Detail) > maxNameBytes
+	isFull := len(g.Has) > maxOfGroup && (r.Kind == chain.KindAdd || r.Kind == chain.KindJoin)
+	isRefused = isStray || isLong || isFull || !isVouched || g.Apply(r) != nil
 	if g.at, g.seq = place, r.Seq; isLogFollowed && r.Number > g.end.Number {
 		g.beyond = append(g.beyond, place.Hash)
 	}
-	return nil
+	return isRefused, nil
 }
 
-// changesMembers reports whether the detail of a record of a kind has the name of a member.
-func changesMembers(kind string) bool { return kind == chain.KindAdd || kind == chain.KindOffer }
+// namesMember reports whether the detail of a record of a kind has the name of a member, or of an invite.
+func namesMember(kind string) bool {
+	return kind == chain.KindAdd || kind == chain.KindOffer || kind == chain.KindInvite
+}
 
 // Follow implements [vaultwire.Vault].
 func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Followed, err error) {
@@ -179,7 +183,12 @@ func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Follo
 	}
 	before := len(g.Has)
 	for i := range q.Records {
-		if err := g.add(&q.Records[i], len(gs.trees) > 0); err != nil {
+		r := &q.Records[i]
+		isRefused, err := g.add(r, !r.LetsIn() || v.isVouched(r), len(gs.trees) > 0)
+		if isRefused {
+			a.Refused = append(a.Refused, r.Number)
+		}
+		if err != nil {
 			if ok {
 				gs.people += len(g.Has) - before
 				gs.forget(key)
@@ -197,7 +206,7 @@ func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Follo
 		_, old, _ := gs.known.RemoveOldest()
 		gs.people -= len(old.Has)
 	}
-	a = vaultwire.Followed{Known: true, Seq: g.seq}
+	a.Known, a.Seq = true, g.seq
 	if q.Keep && g.at.Number-g.kept >= stateEvery {
 		a.State, err = v.sealState(groupState{g.name, g.at, g.seq, g.Members})
 		g.kept = g.at.Number
@@ -236,7 +245,7 @@ type groupState struct {
 	chain.Members
 }
 
-const stateDomain = "svc-group-state-1\n"
+const stateDomain = "svc-group-state-2\n"
 
 func stateMAC(k serviceKey, text []byte) []byte {
 	mac := hmac.New(sha256.New, k.raw.Slice())

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -16,9 +17,35 @@ import (
 type history struct {
 	name    string
 	records []chain.Record
+	vouch   func(*chain.Record) // has the vault vouch for a record that lets somebody in; nil = it does not
 }
 
-func historyOf(group string) *history { return &history{name: chain.OfGroup(group)} }
+func (o *opening) historyOf(group string) *history {
+	return &history{name: chain.OfGroup(group), vouch: vouching(o.t, o.Vault, o.clock, o.asks.Token)}
+}
+
+// vouching has a vault vouch for records in sessions of their accounts, which send API keys in the clear. reader is
+// that of the reader; nil = it begins one, too.
+func vouching(t *testing.T, v vaultwire.Vault, now func() time.Time, reader vaultwire.Secret) func(*chain.Record) {
+	tokens := map[string]vaultwire.Secret{"reader": reader}
+	return func(r *chain.Record) {
+		t.Helper()
+		if tokens[r.Account] == nil {
+			tokens[r.Account] = accountOf(t, v, r.Account, now).signsIn()
+		}
+		vouched(t, v, r, tokens[r.Account])
+	}
+}
+
+// vouched has a vault vouch for a record in a session.
+func vouched(t *testing.T, v vaultwire.Vault, r *chain.Record, token vaultwire.Secret) {
+	t.Helper()
+	a, err := v.Vouch(t.Context(), vaultwire.Vouch{Record: *r, Token: slices.Clone(token)})
+	must(t, err)
+	tag := chain.Tag{Name: chain.TagVouched, Value: a.Word}
+	at, _ := slices.BinarySearchFunc(r.Tags, tag, func(a, b chain.Tag) int { return strings.Compare(a.Name, b.Name) })
+	r.Tags = slices.Insert(slices.Clone(r.Tags), at, tag)
+}
 
 // adds appends a record, and returns it.
 func (h *history) adds(r chain.Record) chain.Record {
@@ -30,6 +57,9 @@ func (h *history) adds(r chain.Record) chain.Record {
 	if r.Number > 1 {
 		r.Prev = h.records[r.Number-2].Sum()
 	}
+	if r.LetsIn() && h.vouch != nil {
+		h.vouch(&r)
+	}
 	h.records = append(h.records, r)
 	return r
 }
@@ -40,7 +70,7 @@ func (h *history) and(r chain.Record) *history {
 }
 
 // with is another history that begins as this one.
-func (h *history) with(n int) *history { return &history{h.name, slices.Clone(h.records[:n])} }
+func (h *history) with(n int) *history { return &history{h.name, slices.Clone(h.records[:n]), h.vouch} }
 
 // logged puts a record into the log.
 func (o *opening) logged(r chain.Record) {
@@ -70,7 +100,7 @@ func TestThreat83KeysAreGivenToMembers(t *testing.T) { onEachWay(t, keysAreGiven
 func keysAreGivenToMembers(t *testing.T, w way) {
 	o := openingWith(t, w)
 	is(t, "a member", o.reads(), nil)
-	h := historyOf("h")
+	h := o.historyOf("h")
 	o.logged(h.adds(record(chain.KindRegister, "alice", "")))
 	o.asks.Binding.Group, o.asks.Claim.Group = "h", "h"
 	wrapped, err := o.Wrap(t.Context(), vaultwire.Wrap{Root: 1, Binding: o.asks.Binding,
@@ -86,8 +116,10 @@ func keysAreGivenToMembers(t *testing.T, w way) {
 	is(t, "who is no member", o.reads(), vaultwire.ErrNoMember)
 	_, err = o.Check(t.Context(), vaultwire.Check{WrappedKey: o.asks.WrappedKey, Token: o.asks.Token})
 	is(t, "who is no member, before it is paid", err, vaultwire.ErrNoMember)
-	is(t, "a record by who is not the owner", gives(h.with(1).adds(record(chain.KindAdd, "reader", "reader"))),
-		vaultwire.ErrNotFollowing)
+	is(t, "a record by who is not the owner", gives(h.with(1).adds(record(chain.KindAdd, "reader", "reader"))), nil)
+	is(t, "who made itself a member", o.reads(), vaultwire.ErrNoMember)
+	other := h.with(1).and(record(chain.KindKeep, "alice", "")).adds(record(chain.KindKeep, "x", ""))
+	is(t, "another chain", gives(other), vaultwire.ErrNotFollowing)
 	is(t, "a group that a lie was told of", o.reads(), vaultwire.ErrNotFollowed)
 	added := h.adds(record(chain.KindAdd, "alice", "reader"))
 	is(t, "the chain goes on beyond the log", gives(h.records...), nil)
@@ -118,7 +150,7 @@ func TestThreat83InventedMembersAreCounted(t *testing.T) { onEachWay(t, invented
 
 func inventedMembersAreCounted(t *testing.T, w way) {
 	o := openingWith(t, w)
-	h := historyOf("g")
+	h := o.historyOf("g")
 	h.and(registered("g")).and(record(chain.KindRevoke, "reader", "x"))
 	h.records[0] = registered("g")
 	invented := h.with(1).adds(record(chain.KindOpenJoin, "reader", "1"))
@@ -142,7 +174,7 @@ func TestThreat83VaultWantsTheNewestChain(t *testing.T) { onEachWay(t, vaultWant
 
 func vaultWantsTheNewestChain(t *testing.T, w way) {
 	o := openingWith(t, w)
-	h := historyOf("k")
+	h := o.historyOf("k")
 	h.and(record(chain.KindRegister, "alice", "")).and(record(chain.KindAdd, "alice", "reader"))
 	for _, r := range h.records {
 		o.logged(r)
@@ -215,25 +247,40 @@ func vaultWantsTheNewestChain(t *testing.T, w way) {
 func TestThreat83NamesAreBounded(t *testing.T) {
 	o := openingWith(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v })
 	long := strings.Repeat("x", 2000)
-	follows := func(group string, list ...chain.Record) error {
-		_, err := o.Follow(t.Context(), vaultwire.Follow{Group: group, Chains: o.part(group), Records: list})
-		return err
+	follow := func(v vaultwire.Vault, group string, list ...chain.Record) ([]int64, error) {
+		a, err := v.Follow(t.Context(), vaultwire.Follow{Group: group, Chains: o.part(group), Records: list})
+		return a.Refused, err
 	}
-	is(t, "a long name of a group", follows(long), vaultwire.ErrNotFollowing)
-	h := historyOf("h")
-	h.adds(record(chain.KindRegister, "alice", ""))
-	is(t, "a long name of a member", follows("h", h.records[0], h.with(1).adds(record(chain.KindAdd, "alice", long))),
-		vaultwire.ErrNotFollowing)
-	is(t, "a long name of an account", follows("h", historyOf("h").adds(record(chain.KindRegister, long, ""))),
-		vaultwire.ErrNotFollowing)
-	_, err := o.MakeKey(t.Context(), vaultwire.MakeKey{Account: long})
+	changesNothing := func(what string, v vaultwire.Vault, list []chain.Record, want ...int64) {
+		t.Helper()
+		if refused, err := follow(v, list[0].Group, list...); err != nil || !slices.Equal(refused, want) {
+			t.Errorf("%s: %v, %v", what, refused, err)
+		}
+	}
+	_, err := follow(o.Vault, long)
+	is(t, "a long name of a group", err, vaultwire.ErrNotFollowing)
+	h := o.historyOf("h").and(record(chain.KindRegister, "alice", ""))
+	changesNothing("a long name of a member", o.Vault, h.and(record(chain.KindAdd, "alice", long)).records, 2)
+	changesNothing("a long name of an account", o.Vault,
+		o.historyOf("l").and(record(chain.KindRegister, long, "")).records, 1)
+	_, err = o.MakeKey(t.Context(), vaultwire.MakeKey{Account: long})
 	is(t, "a credential of a long name", err, vaultwire.ErrCredential)
-	many := historyOf("i")
+	unfollowed, _, _ := started(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v }, o.clock)
+	many := &history{name: chain.OfGroup("i"), vouch: vouching(t, unfollowed, o.clock, nil)}
 	many.adds(record(chain.KindRegister, "alice", ""))
 	for i := range 1<<14 + 2 {
 		many.adds(record(chain.KindAdd, "alice", fmt.Sprint("m", i)))
 	}
-	unfollowed, _, _ := started(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v }, o.clock)
-	_, refused := unfollowed.Follow(t.Context(), vaultwire.Follow{Group: "i", Records: many.records})
-	is(t, "more members than a group has", refused, vaultwire.ErrNotFollowing)
+	invites := &history{name: chain.OfGroup("j"), vouch: many.vouch}
+	invites.adds(record(chain.KindRegister, "alice", ""))
+	for i := range 1<<12 + 1 {
+		invites.adds(record(chain.KindInvite, "alice", fmt.Sprint(i, " writer 9")))
+	}
+	for _, id := range []string{"0", "1"} {
+		r := record(chain.KindAdd, "alice", "eve")
+		r.Tags = []chain.Tag{{Name: chain.TagInvite, Value: id}}
+		invites.adds(r)
+	}
+	changesNothing("the oldest of more invites than a group has", unfollowed, invites.records, 1<<12+3)
+	changesNothing("more members than a group has", unfollowed, many.records, 1<<14+2, 1<<14+3)
 }

@@ -158,14 +158,14 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 	clear(v.secrets) // an import brings others of the same versions
 	clear(v.signers)
 	for _, k := range others {
+		if k.Purpose == vaultwire.PurposeCredentials {
+			v.credentials.Purge() // those of another database
+		}
 		if have, ok := v.at(k.Key); ok {
 			v.keys[have] = k
 			continue
 		}
 		v.keys = append(v.keys, k)
-	}
-	if q.Replace { // those of another database
-		v.credentials.Purge()
 	}
 	if len(v.inUse) > 0 && !q.Begins {
 		return nil

@@ -33,6 +33,7 @@ type account struct {
 	now        func() time.Time
 	credential vaultwire.Credential
 	key        vaultwire.Secret
+	asked      int64 // requests
 }
 
 func accountOf(t *testing.T, v vaultwire.Vault, name string, now func() time.Time) *account {
@@ -41,7 +42,7 @@ func accountOf(t *testing.T, v vaultwire.Vault, name string, now func() time.Tim
 	must(t, err)
 	taken, err := v.TakeKey(t.Context(), vaultwire.TakeKey{Held: made.Held, Record: made1(name)})
 	must(t, err)
-	return &account{v, t, name, now, made.Credential, taken.Key}
+	return &account{v, t, name, now, made.Credential, taken.Key, 0}
 }
 
 // made1 is the record of the first key of an account.

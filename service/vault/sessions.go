@@ -122,8 +122,19 @@ func (v *Vault) isOurs(account string, c vaultwire.Credential) error {
 		c.Made().Equal(newest.Made())) {
 		return fmt.Errorf("the credential of %.80q: %w", account, vaultwire.ErrCredential)
 	}
-	v.credentials.Add(account, c)
+	if !newest.SealedOnly() || c.SealedOnly() { // else it may be one that was made, and not taken
+		v.credentials.Add(account, c)
+	}
 	return nil
+}
+
+// believes has a credential be the newest of its account: somebody has its key, or there is a record.
+func (v *Vault) believes(account string, c vaultwire.Credential) {
+	v.comparing.Lock()
+	defer v.comparing.Unlock()
+	if newest, seen := v.credentials.Get(account); !seen || !c.Made().Before(newest.Made()) {
+		v.credentials.Add(account, c)
+	}
 }
 
 // checkKey checks the API key of an account. It is as much work for an account without one.
@@ -138,6 +149,7 @@ func (v *Vault) checkKey(account string, c vaultwire.Credential, key []byte) err
 	if !hmac.Equal(hash[:], c.Hash()) { // nobody has the key whose hash is zeros
 		return vaultwire.ErrWrongKey
 	}
+	v.believes(account, c)
 	return nil
 }
 
@@ -159,6 +171,9 @@ func (v *Vault) IssueToken(_ context.Context, q vaultwire.IssueToken) (a vaultwi
 	k, err := v.lasting(vaultwire.PurposeTokens)
 	if err != nil {
 		return a, err
+	}
+	if q.Issued.After(v.now().Add(vaultwire.TokenLeeway)) { // a client dates its proofs by it
+		return a, errors.New("sign token: it is of a time to come")
 	}
 	if life := q.Expires.Sub(q.Issued); life <= 0 || life > vaultwire.MaxTokenLifetime {
 		return a, fmt.Errorf("sign token: it would be good for %s", life)
@@ -205,7 +220,11 @@ func (v *Vault) signIn(q vaultwire.IssueToken) error {
 	if q.Credential.SealedOnly() {
 		return vaultwire.ErrSealedOnly
 	}
-	return v.opens.use(q.SignIn, v.now(), notCounted, nil)
+	if err := v.opens.use(q.SignIn, v.now(), notCounted, nil); err != nil {
+		return err
+	}
+	v.believes(q.Account, q.Credential)
+	return nil
 }
 
 // begin begins a sealed session, and returns its secret, sealed for the vault.

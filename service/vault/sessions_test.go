@@ -189,7 +189,7 @@ func keysAreGivenForRecords(t *testing.T, w way) {
 	o.says(0, 0, 0)
 
 	clock := func() time.Time { return o.now }
-	alice := &account{o.Vault, t, "alice", clock, made.Credential, taken.Key}
+	alice := &account{o.Vault, t, "alice", clock, made.Credential, taken.Key, 0}
 	alice.signsIn()
 	o.now = o.now.Add(-time.Hour) // a clock that was set back
 	newer, err := o.MakeKey(t.Context(), vaultwire.MakeKey{Account: "alice", Before: alice.credential})
@@ -199,7 +199,7 @@ func keysAreGivenForRecords(t *testing.T, w way) {
 	second.Kind, second.Number = chain.KindRotateKey, 2
 	key, err := o.TakeKey(t.Context(), vaultwire.TakeKey{Held: newer.Held, Record: second})
 	must(t, err)
-	(&account{o.Vault, t, "alice", clock, newer.Credential, key.Key}).signsIn()
+	(&account{o.Vault, t, "alice", clock, newer.Credential, key.Key, 0}).signsIn()
 	q := alice.asks()
 	q.Key = alice.key
 	_, err = o.IssueToken(t.Context(), q)
@@ -262,10 +262,29 @@ func clearSessionsEnd(t *testing.T, w way) {
 	if _, err := o.OpenFile(t.Context(), q); !errors.As(err, &refused) {
 		t.Errorf("a session in the clear: %v", err)
 	}
-	_, err = o.Check(t.Context(), vaultwire.Check{WrappedKey: q.WrappedKey, Token: token})
-	if !errors.As(err, &refused) {
-		t.Errorf("before it is paid: %v", err)
+	stays := func(what string) {
+		t.Helper()
+		_, err := o.Check(t.Context(), vaultwire.Check{WrappedKey: q.WrappedKey, Token: slices.Clone(token)})
+		if !errors.As(err, &refused) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
+	stays("before it is paid")
+	must(t, last(o.Keep(t.Context(), vaultwire.Keep{Rows: o.rows, Replace: true})))
+	stays("the same keys in the place of themselves")
+	untaken, err := o.MakeKey(t.Context(), vaultwire.MakeKey{Account: "reader", Before: made.Credential})
+	must(t, err)
+	_, err = o.SealOnly(t.Context(), vaultwire.SealOnly{Account: "reader", Credential: untaken.Credential})
+	must(t, err)
+	stays("a key that was made, and not taken")
+	taken, err := o.TakeKey(t.Context(), vaultwire.TakeKey{Held: untaken.Held, Record: chain.Record{
+		Kind: chain.KindRotateKey, Account: "reader", Chain: chain.OfAccount("reader"), Number: 9}})
+	must(t, err)
+	rotated := *alice
+	rotated.credential, rotated.key = untaken.Credential, taken.Key
+	token = rotated.signsIn()
+	_, err = o.Check(t.Context(), vaultwire.Check{WrappedKey: q.WrappedKey, Token: slices.Clone(token)})
+	is(t, "with the key that took its place", err, nil)
 	none, err := o.MakeKey(t.Context(), vaultwire.MakeKey{Account: "page", NoKey: true})
 	if err != nil || none.Held != nil {
 		t.Errorf("%v, %v", none.Held, err)
@@ -274,6 +293,19 @@ func clearSessionsEnd(t *testing.T, w way) {
 	page.Account = "page"
 	_, err = o.IssueToken(t.Context(), page)
 	is(t, "a key of an account without one", err, vaultwire.ErrWrongKey)
+
+	other, err := o.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeCredentials,
+		Version: 1}}})
+	must(t, err)
+	must(t, last(o.Keep(t.Context(), vaultwire.Keep{Rows: other.Rows, Replace: true})))
+	o.now = o.now.Add(-time.Hour)
+	imported, err := o.MakeKey(t.Context(), vaultwire.MakeKey{Account: "reader"})
+	must(t, err)
+	taken, err = o.TakeKey(t.Context(), vaultwire.TakeKey{Held: imported.Held, Record: chain.Record{
+		Kind: chain.KindRotateKey, Account: "reader", Chain: chain.OfAccount("reader"), Number: 5}})
+	must(t, err)
+	rotated.credential, rotated.key = imported.Credential, taken.Key
+	rotated.signsIn() // of another database, whose credentials are older
 }
 
 // Threat 82: a key that is to be given sealed alone is given in the clear never, also after it was wrapped by another

@@ -81,8 +81,9 @@ func kinds() map[string]error {
 	return map[string]error{"other-master": ErrOtherMaster, "no-keys": ErrNoKeys, "epoch": ErrEpoch,
 		"unknown-key": ErrUnknownKey, "not-opened": ErrNotOpened, "held": ErrHeld, "sealed": ErrSealed,
 		"no-legacy": ErrNoLegacy, "no-text": ErrNoText, "not-following": ErrNotFollowing,
-		"no-claim": ErrNoClaim, "not-followed": ErrNotFollowed, "no-member": ErrNoMember, "credential": ErrCredential,
-		"wrong-key": ErrWrongKey, "sealed-only": ErrSealedOnly, "other-keys": ErrOtherKeys,
+		"no-claim": ErrNoClaim, "not-followed": ErrNotFollowed, "no-member": ErrNoMember, "not-vouched": ErrNotVouched,
+		"credential": ErrCredential,
+		"wrong-key":  ErrWrongKey, "sealed-only": ErrSealedOnly, "other-keys": ErrOtherKeys,
 		"no-next": ErrNoNext, "full": syscall.ENOSPC}
 }
 

@@ -21,6 +21,9 @@ type (
 	Followed struct {
 		Known bool
 		Seq   int64 // of the newest record that the vault has; 0 = none
+		// Refused are the numbers of those among Records that change nothing: nobody asked for them, or their account
+		// may not make them.
+		Refused []int64
 		// State is what the vault knows, with its MAC, to be kept for a vault that was started anew; nil = the one
 		// before is good enough.
 		State []byte

@@ -75,6 +75,8 @@ func wipe(v any) {
 		clear(v.Token)
 	case Check:
 		clear(v.Token)
+	case Vouch:
+		clear(v.Token)
 	}
 }
 
@@ -135,6 +137,8 @@ var (
 	ErrNotFollowed = errors.New("the vault lacks records of this group")
 	// ErrNoMember means that an account is no member of a group, as its chain says.
 	ErrNoMember = errors.New("the account is no member of this group")
+	// ErrNotVouched means that no session of its account asked for a record.
+	ErrNotVouched = errors.New("no session of its account asked for this record")
 	// ErrCredential means that the vault did not make a credential, or made a later one.
 	ErrCredential = errors.New("the API key in the database is not the one that the vault made last")
 	// ErrWrongKey means that an account has another API key, or none.
@@ -166,6 +170,9 @@ type Vault interface {
 	// Follow gives the vault the chain of a group, which says who belongs to it. The chain has what the log has of it,
 	// and may go on. Errors: [ErrNotFollowing].
 	Follow(context.Context, Follow) (Followed, error)
+	// Vouch says that a session of its account asked for a record that lets somebody in. Errors: [TokenError],
+	// [ErrNotVouched].
+	Vouch(context.Context, Vouch) (Vouched, error)
 	// NewestTree is that of the log as the vault follows it, the zero value if it does not yet.
 	NewestTree(context.Context, Nothing) (Tree, error)
 	// SealPage and OpenPage keep the state of a sign-in at an identity provider in a cookie: AES-256-GCM.

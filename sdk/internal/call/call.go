@@ -32,8 +32,8 @@ type Config struct {
 
 // Begun is a session that begins.
 type Begun struct {
-	Opening    wire.Opening
-	RequestKey []byte // proves who sends a request, see [wire.HeaderProof]
+	Opening wire.Opening
+	Proof   wire.ProofKeys
 }
 
 // Caller sends the requests of one account to one service. It is safe for concurrent use.

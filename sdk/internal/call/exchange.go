@@ -79,17 +79,17 @@ func (c *Caller) authorize(req *http.Request, g grant, body []byte) {
 	req.Header.Set("Authorization", "Bearer "+g.token.Reveal())
 	req.Header.Set(wire.HeaderAccountID, c.cfg.Account)
 	req.Header.Set(wire.HeaderWalletID, c.cfg.Account)
-	if g.requestKey == nil {
+	if g.proof == nil {
 		return
 	}
 	proven := wire.ProvenRequest{Method: req.Method, Target: req.URL.RequestURI(), Token: g.token.Reveal(),
-		Time: g.issued.Add(time.Since(g.at)).Unix()}
+		Time: g.issued.Add(time.Since(g.at)).UnixNano()}
 	proven.Target = strings.TrimPrefix(proven.Target, c.base) // which a proxy may take off
 	if req.Body == nil || body != nil {
 		sum := sha256.Sum256(body)
 		proven.Body = &sum
 	}
-	req.Header.Set(wire.HeaderProof, proven.Prove(g.requestKey))
+	req.Header.Set(wire.HeaderProof, proven.Prove(*g.proof))
 }
 
 // onService returns the address of a path that the service named. It refuses anything but a

@@ -32,10 +32,10 @@ const (
 
 // grant is a session token, and what proves that a request is of its session.
 type grant struct {
-	token      locked.Secret
-	requestKey []byte    // nil = a request needs no proof
-	issued     time.Time // the token, by the clock of the service
-	at         time.Time // when it came
+	token  locked.Secret
+	proof  *wire.ProofKeys // nil = a request needs no proof
+	issued time.Time       // the token, by the clock of the service
+	at     time.Time       // when it came
 }
 
 // tokenSource keeps a session token until shortly before its expiry. It fetches a new token
@@ -248,7 +248,7 @@ func (s *tokenSource) exchange(ctx context.Context, key locked.Secret, begun *Be
 		header.Set(wire.HeaderAPIKey, key.Reveal())
 	} else {
 		header.Set(wire.HeaderOpening, begun.Opening.String())
-		g.requestKey = begun.RequestKey
+		g.proof = &begun.Proof
 	}
 	err = s.c.Do(ctx, Call{URL: s.c.cfg.AuthURL + wire.PathSessionToken, Header: header,
 		Request: wire.SessionTokenRequest{AccountID: s.c.cfg.Account}, Answer: Document(&answer)})

@@ -2,8 +2,12 @@ package chain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
+
+// maxInvites bounds the invites of a group that are known: a service has no more than a thousand that are good.
+const maxInvites = 1 << 12
 
 // Members is who belongs to a group, and how they may have keys of its files, as the records of its chain say. The zero
 // value is before the first record.
@@ -13,10 +17,28 @@ type Members struct {
 	Joinable bool            `json:",omitempty"` // accounts may join; until when is not looked at
 	OfferTo  string          `json:",omitempty"` // who may accept the group; "" = nobody
 	Sealed   bool            `json:",omitempty"` // keys of files are given in sealed sessions alone
+	// Invites are the ids of those that were not used or taken back, the oldest first. Until when they are good is not
+	// looked at: the clocks of services differ, and none may keep somebody out whom another one let in.
+	Invites []string `json:",omitempty"`
 }
 
 // KeysSealed is the detail of a record of [KindKeys] by which keys of files are given in sealed sessions alone.
 const KeysSealed = "sealed"
+
+// LetsIn reports whether a record of a group lets somebody in, makes another owner, or gives keys to more programs: a
+// session of its account has asked for it, see [TagVouched]. Who uses an invite is let in by the record of the invite,
+// and who joins by that of the window.
+func (r *Record) LetsIn() bool {
+	switch r.Kind {
+	case KindAdd:
+		return r.Tag(TagInvite) == ""
+	case KindInvite:
+		return r.Group != ""
+	case KindKeys:
+		return r.Detail != KeysSealed
+	}
+	return r.Kind == KindOpenJoin || r.Kind == KindAccept
+}
 
 // Apply applies the next record of the chain. It refuses one that its account may not make, because it changes who may
 // have keys.
@@ -30,6 +52,12 @@ func (m *Members) Apply(r *Record) error {
 		*m = Members{Owner: r.Account, Has: map[string]bool{r.Account: true}}
 	case KindAdd:
 		m.Has[r.Detail] = true
+		m.endInvite(r.Tag(TagInvite))
+	case KindInvite:
+		id, _, _ := strings.Cut(r.Detail, " ")
+		m.Invites = append(m.Invites[max(0, len(m.Invites)-maxInvites+1):], id)
+	case KindEndInvite:
+		m.endInvite(r.Detail)
 	case KindJoin:
 		m.Has[r.Account] = true
 	case KindRevoke:
@@ -42,13 +70,17 @@ func (m *Members) Apply(r *Record) error {
 	case KindOffer:
 		m.OfferTo, _, _ = strings.Cut(r.Detail, " ")
 	case KindAccept:
-		m.Owner, m.OfferTo = r.Account, ""
+		m.Owner, m.OfferTo, m.Invites = r.Account, "", nil
 	case KindKeys:
 		m.Sealed = r.Detail == KeysSealed
 	case KindDeleteGroup:
 		*m = Members{}
 	}
 	return nil
+}
+
+func (m *Members) endInvite(id string) {
+	m.Invites = slices.DeleteFunc(m.Invites, func(open string) bool { return open == id })
 }
 
 // allow reports whether the account of a record may make it. Records of other kinds are allowed to all, and so is an
@@ -58,7 +90,9 @@ func (m *Members) allow(r *Record) bool {
 	switch r.Kind {
 	case KindRegister:
 		return r.Number == 1 && r.Account != ""
-	case KindAdd, KindOpenJoin, KindCloseJoin, KindKeys, KindDeleteGroup:
+	case KindAdd:
+		return isOwner && (r.LetsIn() || slices.Contains(m.Invites, r.Tag(TagInvite)))
+	case KindInvite, KindEndInvite, KindOpenJoin, KindCloseJoin, KindKeys, KindDeleteGroup:
 		return isOwner
 	case KindJoin:
 		return m.Owner != "" && m.Joinable

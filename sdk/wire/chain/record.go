@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,6 +42,9 @@ const (
 	TagUpon    = "upon"
 	TagInvite  = "invite"   // of a new account or member: the id of the invite
 	TagMaxUses = "max_uses" // of a window for joining: how many accounts may join; absent = any number
+	// TagVouched: the word of the vault that a session of the account asked for the record, in base64url; see
+	// [Record.LetsIn]
+	TagVouched = "vouched"
 )
 
 // Versioned is the value of [TagVersioned].
@@ -121,6 +125,13 @@ func (r *Record) Tag(name string) string {
 		}
 	}
 	return ""
+}
+
+// Unvouched returns r without [TagVouched].
+func (r *Record) Unvouched() *Record {
+	c := *r
+	c.Tags = slices.DeleteFunc(slices.Clone(r.Tags), func(t Tag) bool { return t.Name == TagVouched })
+	return &c
 }
 
 // FlattenTags returns tags as name, value, name, value, ….

@@ -1,0 +1,42 @@
+package vaultwire
+
+import (
+	"context"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+type (
+	// Vouch asks for the word of the vault that a session of the account of a record asked for it.
+	Vouch struct {
+		Record chain.Record // as it is to be, but for [chain.TagVouched]
+		Token  Secret       // of the session
+		Asked  *Asked       // nil = the session is not sealed
+	}
+	// Asked is a request of a sealed session, with its proof.
+	Asked struct {
+		wire.ProvenRequest // its Token and its Body are not looked at
+		JSON               []byte
+	}
+	// Vouched is the value of [chain.TagVouched].
+	Vouched struct{ Word string }
+)
+
+// Vouch implements [Vault].
+func (c *Client) Vouch(ctx context.Context, q Vouch) (Vouched, error) {
+	return call[Vouched](ctx, c, "vouch", q)
+}
+
+// VouchedOperation returns the operation that a request to a path is for, if it may make records for which the vault
+// vouches, see [chain.Record.LetsIn]; "" = it makes none.
+func VouchedOperation(target string) string {
+	_, op, _ := strings.Cut(target, wire.PathTools)
+	switch op {
+	case wire.OpAddGroupMember, wire.OpInviteToGroup, wire.OpCreateHackathonGroup, wire.OpSetGroupSettings,
+		wire.OpAcceptGroup:
+		return op
+	}
+	return ""
+}
