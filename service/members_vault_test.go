@@ -152,6 +152,10 @@ func TestThreat84RecordedMembersAreAskedFor(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if _, err := l.Append(t.Context(), tx, chain.Record{Kind: chain.KindCloseJoin, Account: bob.id,
+			Group: "g"}); err != nil {
+			return err
+		}
 		return tx.Do(t.Context(), "add", "INSERT INTO members (group_id, account, since, role) VALUES "+
 			"('g', ?, ?, 'writer')", bob.id, made.Seq)
 	}))
@@ -159,6 +163,11 @@ func TestThreat84RecordedMembersAreAskedFor(t *testing.T) {
 	status, body := bob.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
 	if status != http.StatusForbidden || bob.balance() != "100" {
 		t.Errorf("%d %s, %s are left", status, body, bob.balance())
+	}
+	report, err := r.svc.AuditReport(t.Context())
+	if err != nil || len(report.Refused) != 2 || report.Refused[0].Detail != bob.id ||
+		report.Refused[1].Account != bob.id {
+		t.Errorf("the audit finds %+v, %v", report.Refused, err)
 	}
 	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -21,8 +22,8 @@ func newAudit(s *settings) *cobra.Command {
 		Args: noArgs,
 		Long: "Check the hash chain of the ledger, and compare it with the newest signed checkpoint. The first bad " +
 			"row is\n" +
-			"named, and the exit code is 7. It is 7, too, if the vault gave out keys of files without a\n" +
-			"record in the ledger.",
+			"named, and the exit code is 7. It is 7, too, if a record lets somebody into a group, and\n" +
+			"nobody asked for it, and if the vault gave out keys of files without a record in the ledger.",
 		Example: "  svcd audit --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			report, err := svc.AuditReport(ctx)
@@ -40,6 +41,9 @@ func newAudit(s *settings) *cobra.Command {
 			}
 			fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\nverifier key: %s\nkeys: %s\n",
 				report.Signed, report.Root, report.Key, cli.OpensText(report.Opens))
+			if err := s.notAskedFor(report.Refused); err != nil {
+				return err
+			}
 			if err := cli.UnrecordedError(report.Opens); err != nil {
 				return cli.Refuse(cli.ExitProof, "find out who asked svcvault for them; if PostgreSQL lost commits on "+
 					"its way to a standby, restart svcvault", err)
@@ -47,6 +51,20 @@ func newAudit(s *settings) *cobra.Command {
 			return nil
 		}),
 	}
+}
+
+// notAskedFor lists the records that change nothing for the vault.
+func (s *settings) notAskedFor(list []chain.Record) error {
+	if len(list) == 0 {
+		return nil
+	}
+	for _, r := range list {
+		fmt.Fprintf(s.stdout, "not asked for\tgroup %q\trecord %d\t%s\t%q\t%q\n", r.Group, r.Number, r.Kind, r.Account,
+			r.Detail)
+	}
+	return cli.Refuse(cli.ExitProof, "find out who wrote into the database; the owner of a group can revoke a member "+
+		"that is shown there and was not asked for", fmt.Errorf("%d records change who may read in a group, and "+
+		"their accounts did not ask for them, or may not: the vault passes over them", len(list)))
 }
 
 func newVerify(s *settings) *cobra.Command {

@@ -90,6 +90,7 @@ type Key interface {
 	Extend(ctx context.Context, e vaultwire.Extension) error
 	NewestTree(ctx context.Context) (vaultwire.Tree, error)
 	Follow(ctx context.Context, q vaultwire.Follow) (vaultwire.Followed, error)
+	Unvouched(ctx context.Context, q vaultwire.LettingIn) (vaultwire.Unvouched, error)
 }
 
 // Keys returns the keys of a log as a transaction sees them, the oldest first. The

@@ -81,6 +81,10 @@ func (k keyOf) Public() ed25519.PublicKey {
 
 func (keyOf) Version() int64 { return 1 }
 
+func (keyOf) Unvouched(context.Context, vaultwire.LettingIn) (a vaultwire.Unvouched, err error) {
+	return a, nil
+}
+
 func (keyOf) Follow(context.Context, vaultwire.Follow) (vaultwire.Followed, error) {
 	return vaultwire.Followed{}, vaultwire.ErrNotFollowing
 }

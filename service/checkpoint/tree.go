@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,6 +166,9 @@ type Report struct {
 	Root    string
 	Key     string     // verifier key of the checkpoint; "" = nothing was signed here
 	Opens   wire.Opens // in the checkpoint
+	// Refused are records of groups that change nothing for the vault, at most [maxRefused]: nobody asked for them, or
+	// their account may not make them.
+	Refused []chain.Record
 }
 
 // FilesAtOnce is how many files an audit replays at once: some 100 MB.
@@ -194,12 +198,14 @@ func (l *Log) Audit(ctx context.Context, filesAtOnce int64) (Report, error) {
 	}
 	var walk ledger.Walk
 	waiting := int64(0)
+	refused := refused{key: newest(keys), members: map[string]*chain.Members{}}
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
 		parts, err := ledger.Parts(ctx, tx, filesAtOnce)
 		if err != nil {
 			return err
 		}
-		waiting, err = auditRows(ctx, tx, &walk, ledger.State{Part: parts[0]}, &freshTree{signed: signed, file: file})
+		waiting, err = auditRows(ctx, tx, &walk, ledger.State{Part: parts[0]}, &freshTree{signed: signed, file: file},
+			&refused)
 		if err != nil {
 			return err
 		}
@@ -217,7 +223,8 @@ func (l *Log) Audit(ctx context.Context, filesAtOnce int64) (Report, error) {
 	if err != nil {
 		return Report{Records: walk.Place + waiting, Signed: signed.N}, err
 	}
-	report := Report{Records: walk.Place + waiting, Signed: signed.N, Root: signed.Hash.String(), Opens: signed.Opens}
+	report := Report{Records: walk.Place + waiting, Signed: signed.N, Root: signed.Hash.String(), Opens: signed.Opens,
+		Refused: refused.found}
 	if signed.Note == nil {
 		report.Signed = -1
 		return report, nil
@@ -230,14 +237,17 @@ func (l *Log) Audit(ctx context.Context, filesAtOnce int64) (Report, error) {
 
 // auditRows walks through all rows, compares what was signed, and then the first part of the tables. It returns how
 // many rows have no place yet.
-func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, state ledger.State, fresh *freshTree) (
-	waiting int64, err error) {
+func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, state ledger.State, fresh *freshTree,
+	refused *refused) (waiting int64, err error) {
 	var chains chain.Tree
+	add := func(r chain.Row) error {
+		state.Apply(&r)
+		return refused.add(ctx, r)
+	}
 	for _, upTo := range []int64{fresh.signed.N, math.MaxInt32} {
 		fork := walk.Fork()
 		_, err := fork.Next(ctx, tx, int(upTo-walk.Place), func(r chain.Row) error {
-			state.Apply(&r)
-			return addTo(fresh, r)
+			return cmp.Or(add(r), addTo(fresh, r))
 		})
 		walk.Join(fork)
 		for name, end := range fork.Moved() {
@@ -256,7 +266,10 @@ func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, state ledge
 			return 0, err
 		}
 	}
-	if waiting, err = walk.Waiting(ctx, tx, func(r chain.Row) { state.Apply(&r) }); err != nil {
+	if waiting, err = walk.Waiting(ctx, tx, add); err != nil {
+		return waiting, err
+	}
+	if err := refused.end(ctx); err != nil {
 		return waiting, err
 	}
 	if err := walk.Settled(ctx, tx); err != nil {

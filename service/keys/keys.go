@@ -256,6 +256,10 @@ func (l logKey) Follow(ctx context.Context, q vaultwire.Follow) (vaultwire.Follo
 	return l.vault.Follow(ctx, q)
 }
 
+func (l logKey) Unvouched(ctx context.Context, q vaultwire.LettingIn) (vaultwire.Unvouched, error) {
+	return l.vault.Unvouched(ctx, q)
+}
+
 func (l logKey) Sign(ctx context.Context, q vaultwire.Sign) (vaultwire.Signed, error) {
 	q.Version = l.key.Version
 	return l.vault.Sign(ctx, q)

@@ -41,6 +41,9 @@ func (s *State) Replay(ctx context.Context, tx *store.Tx) error {
 	if _, err := w.Next(ctx, tx, math.MaxInt32, func(r chain.Row) error { s.Apply(&r); return nil }); err != nil {
 		return err
 	}
-	_, err := w.Waiting(ctx, tx, func(r chain.Row) { s.Apply(&r) })
+	_, err := w.Waiting(ctx, tx, func(r chain.Row) error {
+		s.Apply(&r)
+		return nil
+	})
 	return err
 }

@@ -66,7 +66,7 @@ func LookUnplaced(ctx context.Context, tx *store.Tx, limit int64) (u Unplaced, e
 
 // Waiting checks the records that have no place yet, which follow those of w in their chains, passes each to
 // f and moves the chains of w. It returns how many there are.
-func (w *Walk) Waiting(ctx context.Context, tx *store.Tx, f func(chain.Row)) (n int64, err error) {
+func (w *Walk) Waiting(ctx context.Context, tx *store.Tx, f func(chain.Row) error) (n int64, err error) {
 	for r, err := range records(ctx, tx, "read records without a place", nil, "SELECT "+columns+
 		" FROM ledger JOIN unplaced USING (seq) ORDER BY seq") {
 		if err != nil {
@@ -76,7 +76,9 @@ func (w *Walk) Waiting(ctx context.Context, tx *store.Tx, f func(chain.Row)) (n 
 		if fault != "" {
 			return n, fmt.Errorf("record %d, without a place: %w: %s", r.Seq, ErrBroken, fault)
 		}
-		f(r)
+		if err := f(r); err != nil {
+			return n, err
+		}
 		w.move(name, end)
 		n++
 	}

@@ -47,6 +47,16 @@ func (v *Vault) Vouch(_ context.Context, q vaultwire.Vouch) (a vaultwire.Vouched
 	return a, err
 }
 
+// Unvouched implements [vaultwire.Vault].
+func (v *Vault) Unvouched(_ context.Context, q vaultwire.LettingIn) (a vaultwire.Unvouched, err error) {
+	for i := range q.Records {
+		if !v.isVouched(&q.Records[i]) {
+			a.Places = append(a.Places, i)
+		}
+	}
+	return a, nil
+}
+
 // isVouched reports whether a session asked for a record that lets somebody in.
 func (v *Vault) isVouched(r *chain.Record) bool {
 	word, err := base64.RawURLEncoding.DecodeString(r.Tag(chain.TagVouched))

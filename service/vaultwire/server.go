@@ -56,7 +56,7 @@ func of[Q, A any](f func(Vault, context.Context, Q) (A, error)) operation {
 func operations() map[string]operation {
 	return map[string]operation{"keep": of(Vault.Keep), "make": of(Vault.Make), "forget": of(Vault.Forget),
 		"sign": of(Vault.Sign), "extend": of(Vault.Extend), "newest-tree": of(Vault.NewestTree),
-		"follow": of(Vault.Follow), "vouch": of(Vault.Vouch),
+		"follow": of(Vault.Follow), "vouch": of(Vault.Vouch), "unvouched": of(Vault.Unvouched),
 		"seal-page": of(Vault.SealPage), "open-page": of(Vault.OpenPage),
 		"make-key": of(Vault.MakeKey), "take-key": of(Vault.TakeKey), "seal-only": of(Vault.SealOnly),
 		"issue-token": of(Vault.IssueToken), "open-token": of(Vault.OpenToken), "wrap": of(Vault.Wrap),

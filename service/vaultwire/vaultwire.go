@@ -173,6 +173,8 @@ type Vault interface {
 	// Vouch says that a session of its account asked for a record that lets somebody in. Errors: [TokenError],
 	// [ErrNotVouched].
 	Vouch(context.Context, Vouch) (Vouched, error)
+	// Unvouched says for which records that let somebody in the vault did not vouch.
+	Unvouched(context.Context, LettingIn) (Unvouched, error)
 	// NewestTree is that of the log as the vault follows it, the zero value if it does not yet.
 	NewestTree(context.Context, Nothing) (Tree, error)
 	// SealPage and OpenPage keep the state of a sign-in at an identity provider in a cookie: AES-256-GCM.

@@ -22,11 +22,20 @@ type (
 	}
 	// Vouched is the value of [chain.TagVouched].
 	Vouched struct{ Word string }
+	// LettingIn are records that let somebody in.
+	LettingIn struct{ Records []chain.Record }
+	// Unvouched are those among them, by their places, for which the vault did not vouch.
+	Unvouched struct{ Places []int }
 )
 
 // Vouch implements [Vault].
 func (c *Client) Vouch(ctx context.Context, q Vouch) (Vouched, error) {
 	return call[Vouched](ctx, c, "vouch", q)
+}
+
+// Unvouched implements [Vault].
+func (c *Client) Unvouched(ctx context.Context, q LettingIn) (Unvouched, error) {
+	return call[Unvouched](ctx, c, "unvouched", q)
 }
 
 // VouchedOperation returns the operation that a request to a path is for, if it may make records for which the vault
