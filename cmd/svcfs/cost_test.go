@@ -50,13 +50,13 @@ func TestCostRefusesWhatIsNoPrice(t *testing.T) {
 func TestTakeLeft(t *testing.T) {
 	state := t.TempDir()
 	a := testApp(t, map[string]string{"XDG_STATE_HOME": state}, "")
-	if left, err := a.takeLeft(1); left != nil || err != nil {
+	if left, err := takeLeft(a.leftPath(1)); left != nil || err != nil {
 		t.Errorf("without a report: %v, %v", left, err)
 	}
 	path := a.leftPath(1)
 	ok(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	ok(t, os.WriteFile(path, []byte("damaged"), 0o600))
-	_, err := a.takeLeft(1)
+	_, err := takeLeft(path)
 	if err == nil || !strings.HasPrefix(err.Error(), "read "+path+": ") || exitCodeOf(err) != exitOther ||
 		hintFor(err) == "" {
 		t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))

@@ -81,7 +81,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	if err := a.waitUntilGone(ctx, dir, m.Status.PID, timeout); err != nil {
 		return err
 	}
-	left, err := a.takeLeft(m.Status.PID)
+	left, err := takeLeft(m.Status.Left)
 	if err != nil {
 		return err
 	}
@@ -218,8 +218,7 @@ func (a *app) leaveReport(left []report.Pending) {
 }
 
 // takeLeft reads the report of a mount process that has ended, and removes it.
-func (a *app) takeLeft(pid int) ([]report.Pending, error) {
-	path := a.leftPath(pid)
+func takeLeft(path string) ([]report.Pending, error) {
 	if path == "" {
 		return nil, nil
 	}

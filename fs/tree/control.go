@@ -27,7 +27,7 @@ func (t *Tree) Status() report.Status {
 	cached := t.contents.Cache.Stats()
 	s := report.Status{
 		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Address: t.cfg.Address,
-		Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
+		Mountpoint: t.cfg.Mountpoint, Left: t.cfg.Left, Files: t.cfg.Files, Confined: t.cfg.Confined,
 		Started: t.started.UTC(), Reachable: t.look.Reached(), Pending: len(t.Pending()),
 		Staged: t.contents.Staging.Memory(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits,

@@ -81,6 +81,7 @@ type Config struct {
 	Storage    func(ctx context.Context, g sdk.GroupID) (sdk.Storage, error)
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
+	Left       string // see [report.Status]
 	Mountpoint string // shown in /.svcfs/status
 	Address    string // shown there too: of the service
 	Files      string // shown there too: how large files may be, in words

@@ -14,11 +14,13 @@ import (
 
 // Status is the content of /.svcfs/status, as JSON.
 type Status struct {
-	PID        int       `json:"pid"`
-	Version    string    `json:"version"`
-	Account    string    `json:"account"`
-	Address    string    `json:"address"` // of the service
-	Mountpoint string    `json:"mountpoint"`
+	PID        int    `json:"pid"`
+	Version    string `json:"version"`
+	Account    string `json:"account"`
+	Address    string `json:"address"` // of the service
+	Mountpoint string `json:"mountpoint"`
+	// Left is the file in which the mount leaves, at its end, what could not be uploaded; "" = it leaves none.
+	Left       string    `json:"left,omitempty"`
 	Started    time.Time `json:"started"`
 	Reachable  bool      `json:"reachable"` // the service answered the last look at the ledger
 	Service    string    `json:"service"`   // one of the words below
