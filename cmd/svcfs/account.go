@@ -60,13 +60,14 @@ func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource) error {
 }
 
 func (a *app) sealKeyCommand() *cobra.Command {
-	return &cobra.Command{
+	var sure bool
+	cmd := &cobra.Command{
 		Use:   "seal-key",
 		Short: "Have the service take the API key from svcfs alone, sealed for its vault",
 		Long: `svcfs sends the API key to a service with a vault sealed: only the vault reads it. Other
 programs send it in the clear. After seal-key the service takes it sealed alone, so that whoever
 took over the service, but not its vault, signs in with no key. Other programs and the account
-page cannot sign in to the account any more.
+page cannot sign in to the account any more: the command asks.
 
 The operator undoes it with another key: svcd account rotate-key NAME.`,
 		Example: "  svcfs seal-key",
@@ -77,16 +78,22 @@ The operator undoes it with another key: svcd account rotate-key NAME.`,
 				return err
 			}
 			defer c.Close()
+			if err := a.mustAgree(ctx, sure, "Other programs and the account page cannot sign in to "+
+				escapeName(string(c.Account()))+" any more, until the operator makes another API key."); err != nil {
+				return err
+			}
 			if err := c.SealAPIKey(ctx); err != nil {
 				return err
 			}
 			if a.asJSON {
 				return a.printJSON(map[string]any{"account_id": c.Account(), "sealed_only": true})
 			}
-			a.ui.printf("the API key of %s is taken from svcfs alone now\n", escapeName(string(c.Account())))
+			a.ui.printf("the service takes the API key of %s from svcfs alone now\n", escapeName(string(c.Account())))
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	return cmd
 }
 
 func (a *app) balanceCommand() *cobra.Command {

@@ -122,7 +122,13 @@ func setRetention(ctx context.Context, c *settingChange) (sdk.Change, error) {
 	if c.value == "none" {
 		return c.group.Settings().ClearRetention(ctx)
 	}
-	return c.group.Settings().SetRetention(ctx, daysIn(c.value))
+	days := daysIn(c.value)
+	if days == 0 {
+		if err := c.mustAgree(ctx, c.sure, "Every file of the group is destroyed, those of later, too."); err != nil {
+			return sdk.Change{}, err
+		}
+	}
+	return c.group.Settings().SetRetention(ctx, days)
 }
 
 func readVersions(ctx context.Context, g settingsReader) (settingState, error) {

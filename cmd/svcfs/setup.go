@@ -50,7 +50,7 @@ func (a *app) setupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "setup [INVITE]",
 		Short: "Ask for service, account and folder, and set everything up",
-		Long: `Set everything up for this user with three questions: which service, which account with
+		Long: `Set everything up for this user with four questions: which service, which account with
 its API key, which folder. Each answer is checked at once. The key goes where 'svcfs login'
 puts it, the other answers into ~/.config/svcfs/config, whose other lines stay. Where
 systemd runs for the user and knows svcfs@.service, the folder is mounted now and at each
