@@ -67,6 +67,14 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 		if err := requireEnabled(ctx, tx, id); err != nil {
 			return err
 		}
+		key, err := readKey(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if key.credential.SealedOnly() {
+			return fault.New(wire.CodeSealedOnly, "the API key of %s is taken sealed alone: nobody signs in to its "+
+				"account page (svcd account rotate-key undoes it)", id)
+		}
 		if err := tx.Do(ctx, "delete old links", "DELETE FROM sign_in_links WHERE expires_ns < ?",
 			now.UnixNano()); err != nil {
 			return err

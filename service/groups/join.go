@@ -91,7 +91,9 @@ func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoi
 			return err
 		}
 		if !g.Joinable {
-			return fault.New(wire.CodeConflict, "Group is not joinable (must be created with joinable=true): %q", group)
+			return fault.New(wire.CodeConflict, "Group is not joinable (must be created with joinable=true): %q: "+
+				"svcfs group create NAME --open makes one that is; svcfs group invite GROUP lets people into this one",
+				group)
 		}
 		role := cmp.Or(req.Role, g.JoinRole)
 		err = tx.Do(ctx, "open window", "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0, "+
