@@ -34,7 +34,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath -gcflags=all=
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
-	@echo "make build     bin/svcfs and bin/svcd"
+	@echo "make build     bin/svcfs, bin/svcd and bin/svcvault"
 	@echo "make test      gofmt, each test once (TESTS=./sdk/...: of some packages)"
 	@echo "make test-all  the rest: with the race detector, on PostgreSQL, as root, long tests, vet, staticcheck, gosec, fuzz"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large, network or programs)"

@@ -82,7 +82,7 @@ func TestHelp(t *testing.T) {
 		short, long := cli.HelpText(cmd, false), cli.HelpText(cmd, true)
 		if !strings.Contains(short, tc.some) || strings.Contains(short, tc.all+" ") ||
 			!strings.Contains(long, tc.all+" ") ||
-			!strings.Contains(short, strings.TrimSpace("more: svcfs help --all "+tc.command)) {
+			!strings.Contains(short, strings.TrimSpace("more flags: svcfs help --all "+tc.command)) {
 			t.Errorf("svcfs help %s:\n%s", tc.command, short)
 		}
 	}

@@ -74,7 +74,7 @@ func usageText(cmd *cobra.Command, all bool) string {
 		fmt.Fprintf(&b, "\nFlags:\n%s", flags)
 		if left > 0 {
 			of := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name())
-			fmt.Fprintf(&b, "\n%d more: %s help --all%s\n", left, cmd.Root().Name(), of)
+			fmt.Fprintf(&b, "\n%d more flags: %s help --all%s\n", left, cmd.Root().Name(), of)
 		}
 	}
 	if _, asksNobody := cmd.Annotations[NoSettings]; cmd.HasAvailableInheritedFlags() && !asksNobody {

@@ -13,8 +13,8 @@ func OpensText(o wire.Opens) string {
 	if o.Unrecorded > 0 {
 		records = fmt.Sprintf("%d of them without a record in the ledger", o.Unrecorded)
 	}
-	return fmt.Sprintf("%d given out since %s, %d in the clear, %s", o.Keys,
-		time.Unix(o.Since, 0).UTC().Format(time.RFC3339), o.Clear, records)
+	return fmt.Sprintf("counted from %s on: %d given out, %d in the clear, %s",
+		time.Unix(o.Since, 0).UTC().Format(time.RFC3339), o.Keys, o.Clear, records)
 }
 
 // UnrecordedError is the error of keys that were given out without a record; nil = there are none.
