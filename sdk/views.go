@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
@@ -82,7 +83,7 @@ func (q rpc) fault(e *rpcError) error {
 		data = e.Message
 	}
 	// "account x does not exist while viewing": so nodes say it
-	text := strings.TrimSuffix(q.c.calls.Scrub(data), " while viewing")
+	text := panicText(strings.TrimSuffix(q.c.calls.Scrub(data), " while viewing"))
 	kind, code, ok := kindByWords(strings.ToLower(text))
 	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
 		kind, ok = ErrNotFound, true
@@ -91,6 +92,20 @@ func (q rpc) fault(e *rpcError) error {
 		kind = ErrOther
 	}
 	return &Error{Op: "query ledger", Kind: kind, Code: code, Err: errors.New(text)}
+}
+
+// panicText returns what a contract said that panicked, or else the text as it is.
+func panicText(text string) string {
+	_, rest, _ := strings.Cut(text, "panic_msg: ")
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return text
+	}
+	said, err := strconv.Unquote(quoted)
+	if err != nil {
+		return text
+	}
+	return said
 }
 
 // view calls a view method of the ledger contract.
