@@ -82,12 +82,14 @@ func checkAddress(r *http.Request) error {
 	return nil
 }
 
-// checkHeaders refuses a header of the wire that is too long.
+// checkHeaders refuses a header of the wire that is too long: a token or a key as what it is.
 func checkHeaders(r *http.Request) error {
-	for _, name := range [...]string{"Authorization", wire.HeaderAPIKey, wire.HeaderAccountID, wire.HeaderWalletID,
-		wire.HeaderOpening, wire.HeaderProof} {
-		if err := wire.CheckText(name, r.Header.Get(name)); err != nil {
-			return fault.Invalid(err)
+	for _, header := range [...]struct{ name, code string }{{"Authorization", wire.CodeInvalidToken},
+		{wire.HeaderAPIKey, wire.CodeInvalidKey}, {wire.HeaderAccountID, wire.CodeValidation},
+		{wire.HeaderWalletID, wire.CodeValidation}, {wire.HeaderOpening, wire.CodeValidation},
+		{wire.HeaderProof, wire.CodeInvalidToken}} {
+		if err := wire.CheckText(header.name, r.Header.Get(header.name)); err != nil {
+			return fault.New(header.code, "%s", err.Error())
 		}
 	}
 	return nil
