@@ -16,7 +16,7 @@ func TestRetentionCommand(t *testing.T) {
 	_, err = c.Group("g").Put(t.Context(), "two\nlines", strings.NewReader("content")) // svcfs refuses such a name
 	ok(t, err)
 	ok(t, c.Close())
-	alice.must("group", "config", "g", "retention", "0")
+	alice.must("group", "config", "g", "retention", "0", "--yes")
 	w.stop() // its own sweep is not awaited here
 	for _, tc := range []struct{ args, want string }{
 		{"--dry-run", `"two\nlines"`}, {"--dry-run", "files: 1 would be deleted\n"}, {"", "files: 1 deleted\n"},
