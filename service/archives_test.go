@@ -45,8 +45,8 @@ func (r *running) clean(files int) {
 	}); err != nil {
 		r.t.Error(err)
 	}
-	if _, err := r.svc.Audit(r.t.Context()); err != nil {
-		r.t.Error(err)
+	if report, err := r.svc.AuditReport(r.t.Context()); err != nil || len(report.Refused) > 0 {
+		r.t.Errorf("audit: %+v, %v", report, err)
 	}
 }
 
