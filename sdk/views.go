@@ -101,10 +101,7 @@ func panicText(text string) string {
 	if err != nil {
 		return text
 	}
-	said, err := strconv.Unquote(quoted)
-	if err != nil {
-		return text
-	}
+	said, _ := strconv.Unquote(quoted) // it is quoted
 	return said
 }
 

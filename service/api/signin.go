@@ -78,7 +78,7 @@ func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
 	}
 	asked.Token = "" // it goes beside it
 	body := &provenBody{ReadCloser: r.Body, sum: sha256.New(), want: *asked.Body}
-	if vaultwire.VouchedOperation(asked.Target) != "" {
+	if vaultwire.AskedKind(asked.Target) != "" {
 		body.kept = &bytes.Buffer{}
 		by.Asked(func() *vaultwire.Asked { return &vaultwire.Asked{ProvenRequest: asked, JSON: body.kept.Bytes()} })
 	}

@@ -83,7 +83,7 @@ func (v *Vault) isAsked(q vaultwire.Vouch, s session) bool {
 	p, body := q.Asked.ProvenRequest, sha256.Sum256(q.Asked.JSON)
 	p.Token, p.Body = string(q.Token), &body
 	if !p.IsForVault(s.sealed.VouchKey()) || v.now().Sub(time.Unix(0, p.Time)).Abs() > vouchLife ||
-		!asksFor(vaultwire.VouchedOperation(p.Target), q.Asked.JSON, &q.Record) {
+		vaultwire.AskedKind(p.Target) != q.Record.Kind || !asksFor(q.Asked.JSON, &q.Record) {
 		return false
 	}
 	// a write that is tried again has another place in the chain, and says the same
@@ -92,28 +92,23 @@ func (v *Vault) isAsked(q vaultwire.Vouch, s session) bool {
 	return !ok || before == says
 }
 
-// asksFor reports whether a request to an operation asks for a record.
-func asksFor(op string, body []byte, r *chain.Record) bool {
+// asksFor reports whether the body of a request for records of a kind asks for a record of that kind.
+func asksFor(body []byte, r *chain.Record) bool {
 	asks := func(to any) bool { return json.Unmarshal(body, to) == nil }
-	switch {
-	case op == wire.OpAddGroupMember && r.Kind == chain.KindAdd:
+	switch r.Kind {
+	case chain.KindAdd:
 		var req wire.AddMemberRequest
 		return asks(&req) && req.GroupID == r.Group && isNamed(req.MemberID, r)
-	case op == wire.OpInviteToGroup && r.Kind == chain.KindInvite:
-		var req wire.GroupRequest
-		return asks(&req) && req.GroupID == r.Group
-	case op == wire.OpCreateHackathonGroup && r.Kind == chain.KindOpenJoin:
+	case chain.KindOpenJoin:
 		var req wire.OpenJoinRequest
 		until, _, _ := strings.Cut(r.Detail, " ")
 		return asks(&req) && req.GroupID == r.Group && sameTime(req.ExpiresAt, until)
-	case op == wire.OpAcceptGroup && r.Kind == chain.KindAccept:
-		var req wire.GroupRequest
-		return asks(&req) && req.GroupID == r.Group
-	case op == wire.OpSetGroupSettings && r.Kind == chain.KindKeys:
+	case chain.KindKeys:
 		var req wire.SetGroupSettingsRequest
 		return asks(&req) && req.GroupID == r.Group && req.Keys == r.Detail
 	}
-	return false
+	var req wire.GroupRequest // of an invite, or of who accepts the group
+	return asks(&req) && req.GroupID == r.Group
 }
 
 // isNamed reports whether a request names the member of a record: by its id, or by its name where it has the domain of

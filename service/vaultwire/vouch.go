@@ -38,14 +38,21 @@ func (c *Client) Unvouched(ctx context.Context, q LettingIn) (Unvouched, error) 
 	return call[Unvouched](ctx, c, "unvouched", q)
 }
 
-// VouchedOperation returns the operation that a request to a path is for, if it may make records for which the vault
-// vouches, see [chain.Record.LetsIn]; "" = it makes none.
-func VouchedOperation(target string) string {
+// AskedKind returns the kind of the records that a request to a path asks for, if the vault vouches for these, see
+// [chain.Record.LetsIn]; "" = it asks for none.
+func AskedKind(target string) string {
 	_, op, _ := strings.Cut(target, wire.PathTools)
 	switch op {
-	case wire.OpAddGroupMember, wire.OpInviteToGroup, wire.OpCreateHackathonGroup, wire.OpSetGroupSettings,
-		wire.OpAcceptGroup:
-		return op
+	case wire.OpAddGroupMember:
+		return chain.KindAdd
+	case wire.OpInviteToGroup:
+		return chain.KindInvite
+	case wire.OpCreateHackathonGroup:
+		return chain.KindOpenJoin
+	case wire.OpSetGroupSettings:
+		return chain.KindKeys
+	case wire.OpAcceptGroup:
+		return chain.KindAccept
 	}
 	return ""
 }
