@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxGroups and maxMembers bound the groups that are followed, and their members together, and maxOfGroup those of
-	// one: some 30 MiB of memory with the names that a service has.
+	// maxGroups and maxMembers bound the groups that are followed, and their members and invites together, and
+	// maxOfGroup the members of one: some 30 MiB of memory with the names that a service has.
 	maxGroups  = 4096
 	maxMembers = 1 << 18
 	maxOfGroup = 1 << 14
@@ -42,7 +42,7 @@ type groups struct {
 	trees  []vaultwire.Tree
 	moved  *lru.Cache[chain.Hash, chain.Place] // newest places in the log, by the key of the chain
 	known  *lru.Cache[chain.Hash, *group]      // likewise
-	people int                                 // members of all of known
+	people int                                 // members and invites of all of known
 }
 
 // group is the chain of a group, as far as it was followed.
@@ -55,6 +55,9 @@ type group struct {
 	beyond []chain.Hash // of the records up to at that the log lacks, the oldest first
 	kept   int64        // number of the record of the newest state
 }
+
+// size is how many names it has.
+func (g *group) size() int { return len(g.Has) + len(g.Invites) }
 
 func newGroups() (*groups, error) {
 	moved, err := lru.New[chain.Hash, chain.Place](maxMoved)
@@ -100,7 +103,7 @@ func (gs *groups) extends(t vaultwire.Tree, records []vaultwire.Placed) {
 
 func (gs *groups) forget(key chain.Hash) {
 	if g, ok := gs.known.Peek(key); ok {
-		gs.people -= len(g.Has)
+		gs.people -= g.size()
 		gs.known.Remove(key)
 	}
 }
@@ -181,7 +184,7 @@ func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Follo
 			g.Members, g.at, g.seq, g.kept = s.Members, s.At, s.Seq, s.At.Number
 		}
 	}
-	before := len(g.Has)
+	before := g.size()
 	for i := range q.Records {
 		r := &q.Records[i]
 		isRefused, err := g.add(r, !r.LetsIn() || v.isVouched(r), len(gs.trees) > 0)
@@ -190,21 +193,21 @@ func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Follo
 		}
 		if err != nil {
 			if ok {
-				gs.people += len(g.Has) - before
+				gs.people += g.size() - before
 				gs.forget(key)
 			}
 			return a, err
 		}
 	}
 	if ok {
-		gs.people += len(g.Has) - before
+		gs.people += g.size() - before
 	} else {
-		gs.people += len(g.Has)
+		gs.people += g.size()
 		gs.known.Add(key, g)
 	}
 	for gs.known.Len() > maxGroups || gs.people > maxMembers && gs.known.Len() > 1 { // g was used last
 		_, old, _ := gs.known.RemoveOldest()
-		gs.people -= len(old.Has)
+		gs.people -= old.size()
 	}
 	a.Known, a.Seq = true, g.seq
 	if q.Keep && g.at.Number-g.kept >= stateEvery {

@@ -60,3 +60,42 @@ func TestThreat83EarlierTreeOfAChainThatMoved(t *testing.T) {
 		t.Errorf("the chain ends at %+v, by a tree from long before", end)
 	}
 }
+
+// Threat 83: names of members and invites are counted as they come and go, so that both are bounded.
+func TestThreat83NamesAreCounted(t *testing.T) {
+	gs, err := newGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &Vault{groups: gs}
+	record := func(n int64, kind, detail string) chain.Record {
+		return chain.Record{Kind: kind, Account: "alice", Group: "g", Chain: "group:g", Number: n, Detail: detail}
+	}
+	var list []chain.Record
+	for i, r := range []chain.Record{record(1, chain.KindRegister, ""), record(2, chain.KindRevoke, "bob"),
+		record(3, chain.KindEndInvite, "i1")} {
+		if i > 0 {
+			r.Prev = list[i-1].Sum()
+		}
+		list = append(list, r)
+	}
+	follows := func(r chain.Record, want int) {
+		t.Helper()
+		if _, err := v.Follow(t.Context(), vaultwire.Follow{Group: "g", Records: []chain.Record{r}}); err != nil {
+			t.Fatal(err)
+		}
+		if gs.people != want {
+			t.Errorf("after record %d: %d names, want %d", r.Number, gs.people, want)
+		}
+	}
+	follows(list[0], 1)
+	g, _ := gs.known.Peek(chain.Key("group:g"))
+	g.Has["bob"], g.Invites = true, []string{"i1"} // as if they had been asked for
+	gs.people = g.size()
+	follows(list[1], 2)
+	follows(list[2], 1)
+	gs.forget(chain.Key("group:g"))
+	if gs.people != 0 {
+		t.Errorf("%d names of no group", gs.people)
+	}
+}
