@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -130,6 +131,24 @@ func TestThreat73AgentGetsNoKeys(t *testing.T) {
 		wire.OpRenameFile, wire.OpRenameFolder, wire.OpRestoreFile,
 		wire.OpRevokeGroupMember}; !slices.Equal(changes, want) {
 		t.Errorf("an agent may change with %q", changes)
+	}
+}
+
+// An answer that is too long for an agent is refused, and ends neither the service nor the next call.
+func TestThreat73LongAnswersEndNothing(t *testing.T) {
+	t.Parallel()
+	_, alice := runWithGroup(t)
+	for n := range 70 {
+		alice.upload("g", fmt.Sprint(strings.Repeat("n", 4000), n), []byte("content"))
+	}
+	agent := alice.agent()
+	if text, isError := asks(t, agent, wire.OpGetGroupTransactions, object{"group_id": "g"}); !isError ||
+		!strings.Contains(text, "more than 256 KiB") {
+		t.Errorf("all files: %.200s", text)
+	}
+	if text, isError := asks(t, agent, wire.OpGetGroupTransactions, object{"group_id": "g", "limit": 5}); isError ||
+		strings.Count(text, `"ipfs_hash"`) != 5 {
+		t.Errorf("five files: %.200s", text)
 	}
 }
 

@@ -206,7 +206,7 @@ func (t tools) call(ctx context.Context, op string, in any) *mcp.CallToolResult 
 	}
 	r.RemoteAddr = outer.RemoteAddr
 	var w answerBuffer
-	t.serve.ServeHTTP(&w, r)
+	w.takeFrom(t.serve, r)
 	return w.result()
 }
 
@@ -215,6 +215,15 @@ type answerBuffer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
+	isLong bool // it is too long for a tool
+	isCut  bool // it ended in the middle
+}
+
+// takeFrom has a handler answer a request. A handler that gives up in the middle of its answer panics with
+// [http.ErrAbortHandler], which ends a connection, and here would end the process.
+func (w *answerBuffer) takeFrom(h http.Handler, r *http.Request) {
+	defer func() { w.isCut = recover() != nil }()
+	h.ServeHTTP(w, r)
 }
 
 var errLongAnswer = errors.New("the answer is too long for a tool")
@@ -237,8 +246,7 @@ func (w *answerBuffer) WriteHeader(status int) {
 // Write keeps p. The error of an answer that is too long is errLongAnswer.
 func (w *answerBuffer) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.body.Len()+len(p) > maxToolAnswer {
-		w.status = http.StatusRequestEntityTooLarge
+	if w.isLong = w.isLong || w.body.Len()+len(p) > maxToolAnswer; w.isLong {
 		return 0, errLongAnswer
 	}
 	return w.body.Write(p)
@@ -248,9 +256,11 @@ func (w *answerBuffer) Write(p []byte) (int, error) {
 func (w *answerBuffer) result() *mcp.CallToolResult {
 	text := visible(w.body.String())
 	switch {
-	case w.status == http.StatusRequestEntityTooLarge && w.body.Len() > 0:
+	case w.isLong:
 		return failed(fmt.Sprintf("the answer has more than %d KiB: ask for fewer at a time with limit, or for one "+
 			"group", maxToolAnswer>>10))
+	case w.isCut:
+		return failed("the service broke its answer off: ask again")
 	case w.status != http.StatusOK:
 		var refused wire.Error
 		if json.Unmarshal(w.body.Bytes(), &refused) != nil || refused.Error == "" {

@@ -80,7 +80,7 @@ func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
 	body := &provenBody{ReadCloser: r.Body, sum: sha256.New(), want: *asked.Body}
 	if vaultwire.AskedKind(asked.Target) != "" {
 		body.kept = &bytes.Buffer{}
-		by.Asked(func() *vaultwire.Asked { return &vaultwire.Asked{ProvenRequest: asked, JSON: body.kept.Bytes()} })
+		by.Asked(asked, body.kept.Bytes)
 	}
 	r.Body = body
 	return nil
