@@ -138,15 +138,19 @@ func (v *Vault) Keep(ctx context.Context, q vaultwire.Keep) (a vaultwire.Kept, e
 }
 
 func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
+	// An import is into an empty service. Later, other credentials would have the vault forget the newest of each
+	// account.
+	imports := q.Replace && v.newestTree().Records == 0
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	hasCredentials := slices.ContainsFunc(v.keys, isOfCredentials)
 	var others []serviceKey
 	for _, k := range list {
 		have, ok := v.at(k.Key)
 		if ok && bytes.Equal(v.keys[have].raw.Slice(), k.raw.Slice()) {
 			continue
 		}
-		if ok && !q.Replace {
+		if (ok || hasCredentials && isOfCredentials(k)) && !imports {
 			return vaultwire.ErrOtherKeys // or what was wrapped would never open again
 		}
 		others = append(others, k)
@@ -158,7 +162,7 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 	clear(v.secrets) // an import brings others of the same versions
 	clear(v.signers)
 	for _, k := range others {
-		if k.Purpose == vaultwire.PurposeCredentials {
+		if isOfCredentials(k) {
 			v.credentials.Purge() // those of another database
 		}
 		if have, ok := v.at(k.Key); ok {
@@ -176,6 +180,8 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 	}
 	return nil
 }
+
+func isOfCredentials(k serviceKey) bool { return k.Purpose == vaultwire.PurposeCredentials }
 
 func (v *Vault) hasKeys() bool {
 	v.mu.RLock()

@@ -106,7 +106,8 @@ func (v *Vault) SealOnly(_ context.Context, q vaultwire.SealOnly) (a vaultwire.M
 	return a, err
 }
 
-// isOurs checks that a credential is of this vault, and the newest of its account that the vault saw.
+// isOurs checks that a credential is of this vault, and none from before the newest of its account that the vault
+// believes, see [Vault.believes].
 func (v *Vault) isOurs(account string, c vaultwire.Credential) error {
 	if len(c) != vaultwire.CredentialBytes {
 		return fmt.Errorf("a credential of %d bytes: %w", len(c), vaultwire.ErrCredential)
@@ -121,9 +122,6 @@ func (v *Vault) isOurs(account string, c vaultwire.Credential) error {
 	if !ours || seen && (c.Made().Before(newest.Made()) || newest.SealedOnly() && !c.SealedOnly() &&
 		c.Made().Equal(newest.Made())) {
 		return fmt.Errorf("the credential of %.80q: %w", account, vaultwire.ErrCredential)
-	}
-	if !newest.SealedOnly() || c.SealedOnly() { // else it may be one that was made, and not taken
-		v.credentials.Add(account, c)
 	}
 	return nil
 }
