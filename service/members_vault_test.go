@@ -189,6 +189,13 @@ func TestThreat84OwnerIsAsked(t *testing.T) {
 	made := must[wire.MadeInvite](alice, wire.OpInviteToGroup, object{"group_id": "g"})
 	must[wire.UsedInvite](carol, wire.OpUseGroupInvite, object{"secret": made.Secret})
 	must[wire.PrepareRetrieveResult](carol, wire.OpPrepareRetrieve, read)
+	once := []byte(`{"group_id":"g"}`)
+	header := alice.proven(wire.OpInviteToGroup, once)
+	for _, want := range []int{http.StatusOK, http.StatusConflict} { // a request makes one invite
+		if status, body := r.post(wire.PathTools+wire.OpInviteToGroup, header, once); status != want {
+			t.Errorf("the same request: %d %s", status, body)
+		}
+	}
 	must[string](alice, wire.OpSetGroupSettings, object{"group_id": "g", "keys": wire.KeysSealed})
 	if status, body := bob.tool(wire.OpPrepareRetrieve, read); status != http.StatusForbidden {
 		t.Errorf("in the clear: %d %s", status, body)

@@ -311,18 +311,27 @@ func (u *user) header() http.Header {
 
 func (u *user) tool(op string, request any) (int, string) {
 	u.t.Helper()
+	raw, isRaw := request.([]byte)
+	if !isRaw {
+		var err error
+		raw, err = json.Marshal(request)
+		ok(u.t, err)
+	}
+	status, body := u.post("/tools/"+op, u.proven(op, raw), raw)
+	return status, string(body)
+}
+
+// proven is the header of a request for an operation, with the proof of a sealed session.
+func (u *user) proven(op string, raw []byte) http.Header {
+	u.t.Helper()
 	header := u.header()
 	if u.session != nil {
-		raw, err := json.Marshal(request)
-		ok(u.t, err)
 		sum := sha256.Sum256(raw)
-		request = raw
 		header.Set(wire.HeaderProof, wire.ProvenRequest{Method: http.MethodPost, Target: "/tools/" + op, Token: u.token,
 			Time: issuedAt(u.t, u.token) + time.Now().UnixNano()%1e9, Body: &sum}.Prove(wire.ProofKeys{
 			Service: u.session.RequestKey(), Vault: u.session.VouchKey()}))
 	}
-	status, body := u.post("/tools/"+op, header, request)
-	return status, string(body)
+	return header
 }
 
 // issuedAt is when a token was made, by the clock of the service, in ns.

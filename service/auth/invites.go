@@ -23,9 +23,6 @@ import (
 // InviteLifetime is how long an invite makes its account, once.
 const InviteLifetime = 7 * 24 * time.Hour
 
-// inviteIDBytes is the size of the id of an invite, which is no secret.
-const inviteIDBytes = 8
-
 // Invited is an invite as the operator sees it.
 type Invited struct {
 	ID      string      `json:"id"`
@@ -34,11 +31,14 @@ type Invited struct {
 	Expires time.Time   `json:"expires"`
 }
 
-// NewInviteSecret returns a secret that begins with the id of its invite.
-func NewInviteSecret() (id string, secret Secret) {
-	raw := make([]byte, inviteIDBytes)
-	_, _ = rand.Read(raw) // never fails
-	id = hex.EncodeToString(raw)
+// NewInviteSecret returns a secret that begins with the id of its invite, which is random where the request in ctx asks
+// for no other.
+func NewInviteSecret(ctx context.Context) (id string, secret Secret) {
+	if id = ledger.InviteID(ctx); id == "" {
+		raw := make([]byte, vaultwire.InviteIDBytes)
+		_, _ = rand.Read(raw) // never fails
+		id = hex.EncodeToString(raw)
+	}
 	return id, Secret{text: id + "." + newSecret().text}
 }
 
@@ -50,7 +50,7 @@ func (a *Accounts) Invite(ctx context.Context, by, name string,
 	if err != nil {
 		return invited, secret, err
 	}
-	id, secret := NewInviteSecret()
+	id, secret := NewInviteSecret(ctx)
 	now := a.ledger.Now()
 	invited = Invited{ID: id, Account: account, Balance: balance, Expires: now.Add(InviteLifetime)}
 	err = a.store.Write(ctx, ledger.By(by, account), func(tx *store.Tx) error {

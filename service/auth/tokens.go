@@ -182,11 +182,12 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 // or the account was disabled, [Session.Check] finds in the transaction of the request, which saves a look beforehand.
 // Each write of the request does that, see [Session.Guard].
 type Session struct {
-	Account string
-	known   known
-	token   string
-	tokens  *Tokens // nil = it was checked, see [Checked]
-	asked   func() *vaultwire.Asked
+	Account   string
+	known     known
+	token     string
+	tokens    *Tokens             // nil = it was checked, see [Checked]
+	asked     *wire.ProvenRequest // of a sealed session; nil = the vault vouches for none of what it asks
+	askedBody func() []byte
 }
 
 // Token is the token of the session, which the vault wants to see before it gives the key of a file out.
@@ -255,22 +256,29 @@ func (s *Session) Guard(ctx context.Context) {
 	s.vouchBy(ctx, s.tokens.accounts.vault)
 }
 
-// Asked has the vault be shown the request of a sealed session, when it is to vouch for a record.
-func (s *Session) Asked(by func() *vaultwire.Asked) { s.asked = by }
+// Asked has the vault be shown a request of a sealed session, when it is to vouch for a record. body is called when the
+// body was read.
+func (s *Session) Asked(asked wire.ProvenRequest, body func() []byte) {
+	s.asked, s.askedBody = &asked, body
+}
 
 // vouchBy has a vault vouch for the records of the request.
 func (s *Session) vouchBy(ctx context.Context, v Vault) {
-	ledger.VouchBy(ctx, func(ctx context.Context, r chain.Record) (string, error) {
+	by := ledger.Voucher{Vouch: func(ctx context.Context, r chain.Record) (string, error) {
 		q := vaultwire.Vouch{Record: r, Token: s.Token()}
 		if s.asked != nil {
-			q.Asked = s.asked()
+			q.Asked = &vaultwire.Asked{ProvenRequest: *s.asked, JSON: s.askedBody()}
 		}
 		a, err := v.Vouch(ctx, q)
 		if errors.Is(err, vaultwire.ErrNotVouched) {
 			err = notVouched(&r)
 		}
 		return a.Word, s.Refused(err)
-	})
+	}}
+	if s.asked != nil {
+		by.InviteID = vaultwire.InviteID(s.asked.ForVault)
+	}
+	ledger.VouchBy(ctx, by)
 }
 
 func notVouched(r *chain.Record) error {

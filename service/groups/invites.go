@@ -26,7 +26,7 @@ func (gs *Groups) Invite(ctx context.Context, account string,
 	if err := checkRole(req.Role); err != nil {
 		return out, err
 	}
-	id, secret := auth.NewInviteSecret()
+	id, secret := auth.NewInviteSecret(ctx)
 	now := gs.ledger.Now()
 	ends := now.Add(auth.InviteLifetime).UnixNano()
 	out.GroupInvite = wire.GroupInvite{ID: id, Role: req.Role, Expires: strconv.FormatInt(ends, 10)}
@@ -49,10 +49,13 @@ func (gs *Groups) Invite(ctx context.Context, account string,
 				"svcfs group invite GROUP --revoke ID", MaxInvites)
 		}
 		sum := sha256.Sum256([]byte(out.Secret))
-		err = tx.Do(ctx, "insert invite", "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) VALUES "+
-			"(?, ?, ?, ?, ?)", id, sum[:], req.GroupID, string(out.Role), ends)
+		made, err := tx.Count(ctx, "insert invite", "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) "+
+			"VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", id, sum[:], req.GroupID, string(out.Role), ends)
 		if err != nil {
 			return err
+		}
+		if made == 0 {
+			return fault.New(wire.CodeConflict, "this request made its invite already: ask again for another one")
 		}
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindAdd, chain.Record{Kind: chain.KindInvite, Account: account,
 			Group: req.GroupID, Detail: fmt.Sprintf("%s %s %d", id, out.Role, ends)})

@@ -352,7 +352,14 @@ type requestKey struct{}
 // request is what the records of a request say of it.
 type request struct {
 	id    string
-	vouch atomic.Pointer[func(context.Context, chain.Record) (word string, err error)]
+	vouch atomic.Pointer[Voucher]
+}
+
+// Voucher has the vault vouch for the records of a request that let somebody in, see [chain.Record.LetsIn].
+type Voucher struct {
+	Vouch func(context.Context, chain.Record) (word string, err error)
+	// InviteID is the id that the vault wants of the invite that the request asks for; "" = any.
+	InviteID string
 }
 
 // NewRequestID makes an id; the prefix shows the kind of request, "" for requests of
@@ -373,25 +380,37 @@ func requestOf(ctx context.Context) *request {
 	return r
 }
 
-// VouchBy has the vault be asked by f to vouch for the records of a request that let somebody in, see
-// [chain.Record.LetsIn]: their account is known now. Outside of a request VouchBy does nothing.
-func VouchBy(ctx context.Context, f func(context.Context, chain.Record) (word string, err error)) {
+// VouchBy has the records of a request be vouched for: their account is known now. Outside of a request VouchBy does
+// nothing.
+func VouchBy(ctx context.Context, v Voucher) {
 	if r := requestOf(ctx); r != nil {
-		r.vouch.Store(&f)
+		r.vouch.Store(&v)
 	}
+}
+
+// voucherOf returns the voucher of a request, nil for none.
+func voucherOf(ctx context.Context) *Voucher {
+	if r := requestOf(ctx); r != nil {
+		return r.vouch.Load()
+	}
+	return nil
+}
+
+// InviteID returns the id that an invite by this request has to have; "" = any.
+func InviteID(ctx context.Context) string {
+	if v := voucherOf(ctx); v != nil {
+		return v.InviteID
+	}
+	return ""
 }
 
 // vouch has the vault vouch for a record.
 func vouch(ctx context.Context, r *chain.Record) error {
-	by := requestOf(ctx)
-	if by == nil {
+	v := voucherOf(ctx)
+	if v == nil {
 		return nil
 	}
-	f := by.vouch.Load()
-	if f == nil {
-		return nil
-	}
-	word, err := (*f)(ctx, *r)
+	word, err := v.Vouch(ctx, *r)
 	if err == nil {
 		r.Tags = WithTags(r.Tags, chain.Tag{Name: chain.TagVouched, Value: word})
 	}

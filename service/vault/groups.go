@@ -57,7 +57,7 @@ type group struct {
 }
 
 // size is how many names it has.
-func (g *group) size() int { return len(g.Has) + len(g.Invites) }
+func (g *group) size() int { return len(g.Has) + len(g.Invites) + len(g.Over) }
 
 func newGroups() (*groups, error) {
 	moved, err := lru.New[chain.Hash, chain.Place](maxMoved)

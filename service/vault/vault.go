@@ -27,7 +27,6 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/locked"
-	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
@@ -57,10 +56,9 @@ type Vault struct {
 
 	opens       *opens
 	groups      *groups
-	sessions    *lru.Cache[[sha256.Size]byte, session]    // by the hash of their token
-	asked       *lru.Cache[[sha256.Size]byte, chain.Hash] // what a request was vouched for, by its proof
-	comparing   sync.Mutex                                // guards a comparison with credentials
-	credentials *lru.Cache[string, vaultwire.Credential]  // the newest of an account
+	sessions    *lru.Cache[[sha256.Size]byte, session]   // by the hash of their token
+	comparing   sync.Mutex                               // guards a comparison with credentials
+	credentials *lru.Cache[string, vaultwire.Credential] // the newest of an account
 }
 
 // New reads the master key. next is that of another one, which may be brought in; zero = none. measurement is what the
@@ -85,10 +83,6 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 	if err != nil {
 		return nil, err
 	}
-	asked, err := lru.New[[sha256.Size]byte, chain.Hash](maxAsked)
-	if err != nil {
-		return nil, err
-	}
 	sessions, err := lru.New[[sha256.Size]byte, session](maxSessions)
 	if err != nil {
 		return nil, err
@@ -99,8 +93,8 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 	}
 	return &Vault{source: source, other: next, measurement: measurement, now: now, hold: hold, master: master,
 		inUse: map[string]int64{}, secrets: map[int64]*format.VaultSecret{},
-		signers: map[int64]ed25519.PrivateKey{}, opens: opens, groups: groups, asked: asked,
-		sessions: sessions, credentials: credentials}, nil
+		signers: map[int64]ed25519.PrivateKey{}, opens: opens, groups: groups, sessions: sessions,
+		credentials: credentials}, nil
 }
 
 // AllowLegacy has the vault give the keys of groups that files from before this service are sealed with: they open all

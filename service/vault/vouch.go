@@ -20,12 +20,8 @@ import (
 // record, and is bound to all that comes before it in the chain: it lasts as long as the record does, and is good at no
 // other place.
 
-const (
-	// vouchLife is how long before or after the time of its proof a request is vouched for: a write may wait.
-	vouchLife = wire.ProofLife + time.Minute
-	// maxAsked bounds the requests that are known to have been vouched for.
-	maxAsked = 1 << 14
-)
+// vouchLife is how long before or after the time of its proof a request is vouched for: a write may wait.
+const vouchLife = wire.ProofLife + time.Minute
 
 const vouchDomain = "svc-vouch-1\n"
 
@@ -82,20 +78,18 @@ func (v *Vault) isAsked(q vaultwire.Vouch, s session) bool {
 	}
 	p, body := q.Asked.ProvenRequest, sha256.Sum256(q.Asked.JSON)
 	p.Token, p.Body = string(q.Token), &body
-	if !p.IsForVault(s.sealed.VouchKey()) || v.now().Sub(time.Unix(0, p.Time)).Abs() > vouchLife ||
-		vaultwire.AskedKind(p.Target) != q.Record.Kind || !asksFor(q.Asked.JSON, &q.Record) {
-		return false
-	}
-	// a write that is tried again has another place in the chain, and says the same
-	says := sha256.Sum256([]byte(q.Record.Kind + " " + q.Record.Detail))
-	before, ok, _ := v.asked.PeekOrAdd([sha256.Size]byte(p.ForVault), says)
-	return !ok || before == says
+	return p.IsForVault(s.sealed.VouchKey()) && v.now().Sub(time.Unix(0, p.Time)).Abs() <= vouchLife &&
+		vaultwire.AskedKind(p.Target) == q.Record.Kind && asksFor(q.Asked, &q.Record)
 }
 
-// asksFor reports whether the body of a request for records of a kind asks for a record of that kind.
-func asksFor(body []byte, r *chain.Record) bool {
-	asks := func(to any) bool { return json.Unmarshal(body, to) == nil }
+// asksFor reports whether a request for records of a kind asks for a record of that kind.
+func asksFor(a *vaultwire.Asked, r *chain.Record) bool {
+	asks := func(to any) bool { return json.Unmarshal(a.JSON, to) == nil }
 	switch r.Kind {
+	case chain.KindInvite:
+		var req wire.GroupRequest
+		id, _, _ := strings.Cut(r.Detail, " ")
+		return asks(&req) && req.GroupID == r.Group && id == vaultwire.InviteID(a.ForVault)
 	case chain.KindAdd:
 		var req wire.AddMemberRequest
 		return asks(&req) && req.GroupID == r.Group && isNamed(req.MemberID, r)
@@ -107,7 +101,7 @@ func asksFor(body []byte, r *chain.Record) bool {
 		var req wire.SetGroupSettingsRequest
 		return asks(&req) && req.GroupID == r.Group && req.Keys == r.Detail
 	}
-	var req wire.GroupRequest // of an invite, or of who accepts the group
+	var req wire.GroupRequest // of who accepts the group
 	return asks(&req) && req.GroupID == r.Group
 }
 

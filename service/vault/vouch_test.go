@@ -46,6 +46,15 @@ func (s sealedSession) asks(r chain.Record, op string, request any) vaultwire.Vo
 		Asked: &vaultwire.Asked{ProvenRequest: proven, JSON: body}}
 }
 
+// invites is the question for the word of the vault, for an invite to group g that a request for one to a group asks
+// for.
+func (s sealedSession) invites(to string) vaultwire.Vouch {
+	s.t.Helper()
+	q := s.asks(lettingIn(chain.KindInvite, s.name, "", 2), wire.OpInviteToGroup, wire.GroupRequest{GroupID: to})
+	q.Record.Detail = vaultwire.InviteID(q.Asked.ForVault) + " writer 7"
+	return q
+}
+
 // lettingIn is a record of a group at a number.
 func lettingIn(kind, account, detail string, number int64, tags ...chain.Tag) chain.Record {
 	return chain.Record{Kind: kind, Account: account, Group: "g", Detail: detail, Chain: chain.OfGroup("g"),
@@ -70,7 +79,6 @@ func vaultVouchesForWhatIsAsked(t *testing.T, w way) {
 	addsBob := wire.AddMemberRequest{GroupID: "g", MemberID: " Bob "}
 	window := lettingIn(chain.KindOpenJoin, "alice.svc", "90 reader", 2)
 	opens := wire.OpenJoinRequest{GroupID: "g", ExpiresAt: "90"}
-	invite := lettingIn(chain.KindInvite, "alice.svc", "id writer 7", 2)
 	keysOf := func(keys string) wire.SetGroupSettingsRequest {
 		return wire.SetGroupSettingsRequest{GroupID: "g", GroupSettings: wire.GroupSettings{Keys: keys}}
 	}
@@ -79,7 +87,7 @@ func vaultVouchesForWhatIsAsked(t *testing.T, w way) {
 	vouches("a member by its id", session.asks(bob, wire.OpAddGroupMember,
 		wire.AddMemberRequest{GroupID: "g", MemberID: "bob.svc"}), nil)
 	vouches("a window", session.asks(window, wire.OpCreateHackathonGroup, opens), nil)
-	vouches("an invite", session.asks(invite, wire.OpInviteToGroup, wire.GroupRequest{GroupID: "g"}), nil)
+	vouches("an invite", session.invites("g"), nil)
 	vouches("keys in the clear", session.asks(anyKeys, wire.OpSetGroupSettings, keysOf(wire.KeysAny)), nil)
 	elsewhere := bob
 	elsewhere.Group = "h"
@@ -97,7 +105,9 @@ func vaultVouchesForWhatIsAsked(t *testing.T, w way) {
 		"another time": session.asks(lettingIn(chain.KindOpenJoin, "alice.svc", "91", 2), wire.OpCreateHackathonGroup,
 			opens),
 		"another setting":            session.asks(anyKeys, wire.OpSetGroupSettings, keysOf(wire.KeysSealed)),
-		"another group to invite to": session.asks(invite, wire.OpInviteToGroup, wire.GroupRequest{GroupID: "h"}),
+		"another group to invite to": session.invites("h"),
+		"another invite": session.asks(lettingIn(chain.KindInvite, "alice.svc", "id writer 7", 2), wire.OpInviteToGroup,
+			wire.GroupRequest{GroupID: "g"}),
 		"another account": session.asks(lettingIn(chain.KindAdd, "bob.svc", "bob.svc", 2), wire.OpAddGroupMember,
 			addsBob),
 		"no number": session.asks(lettingIn(chain.KindAdd, "alice.svc", "bob.svc", 0), wire.OpAddGroupMember, addsBob),
@@ -132,7 +142,7 @@ func vaultVouchesForWhatIsAsked(t *testing.T, w way) {
 		change(&q)
 		vouches(what, q, vaultwire.ErrNotVouched)
 	}
-	q := session.asks(invite, wire.OpInviteToGroup, wire.GroupRequest{GroupID: "g"})
+	q := session.invites("g")
 	vouches("a write that is tried again", q, nil)
 	q.Record.Number, q.Record.Prev = 3, chain.Hash{1}
 	vouches("it has another place by now", q, nil)
@@ -216,6 +226,8 @@ func nobodyIsLetInUnasked(t *testing.T, w way) {
 	changesNothing("an invite by a member", next(invited("i4", "carol"), true))
 	changesNothing("a used invite", next(uses("i1", "reader", "eve"), true))
 	changesNothing("a taken back invite", next(uses("i2", "reader", "eve"), true))
+	changesNothing("a used invite that is made again", next(invited("i1", "reader"), true))
+	changesNothing("a taken back invite that is made again", next(invited("i2", "reader"), true))
 	changesNothing("an invite of nowhere", next(uses("i9", "reader", "eve"), true))
 	changesNothing("who joins", next(record(chain.KindJoin, "eve", ""), true))
 	ofNoGroup := next(invited("i4", "reader"), false)

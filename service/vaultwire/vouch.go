@@ -2,6 +2,8 @@ package vaultwire
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -36,6 +38,16 @@ func (c *Client) Vouch(ctx context.Context, q Vouch) (Vouched, error) {
 // Unvouched implements [Vault].
 func (c *Client) Unvouched(ctx context.Context, q LettingIn) (Unvouched, error) {
 	return call[Unvouched](ctx, c, "unvouched", q)
+}
+
+// InviteIDBytes is the size of the id of an invite, which is no secret.
+const InviteIDBytes = 8
+
+// InviteID returns the id of the invite that a request of a sealed session asks for, by its
+// [wire.ProvenRequest.ForVault]: a request is good for one invite.
+func InviteID(forVault []byte) string {
+	sum := sha256.Sum256(append([]byte("svc-invite-1\n"), forVault...))
+	return hex.EncodeToString(sum[:InviteIDBytes])
 }
 
 // AskedKind returns the kind of the records that a request to a path asks for, if the vault vouches for these, see

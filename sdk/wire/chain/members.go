@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// maxInvites bounds the invites of a group that are known: a service has no more than a thousand that are good.
+// maxInvites bounds the invites of a group that are known, and those that are over: a service has no more than a
+// thousand that are good.
 const maxInvites = 1 << 12
 
 // Members is who belongs to a group, and how they may have keys of its files, as the records of its chain say. The zero
@@ -20,6 +21,8 @@ type Members struct {
 	// Invites are the ids of those that were not used or taken back, the oldest first. Until when they are good is not
 	// looked at: the clocks of services differ, and none may keep somebody out whom another one let in.
 	Invites []string `json:",omitempty"`
+	// Over are the ids of those that were used or taken back, the oldest first: none of them is made again.
+	Over []string `json:",omitempty"`
 }
 
 // KeysSealed is the detail of a record of [KindKeys] by which keys of files are given in sealed sessions alone.
@@ -54,8 +57,7 @@ func (m *Members) Apply(r *Record) error {
 		m.Has[r.Detail] = true
 		m.endInvite(r.Tag(TagInvite))
 	case KindInvite:
-		id, _, _ := strings.Cut(r.Detail, " ")
-		m.Invites = append(m.Invites[max(0, len(m.Invites)-maxInvites+1):], id)
+		m.Invites = appendBounded(m.Invites, inviteOf(r))
 	case KindEndInvite:
 		m.endInvite(r.Detail)
 	case KindJoin:
@@ -70,7 +72,7 @@ func (m *Members) Apply(r *Record) error {
 	case KindOffer:
 		m.OfferTo, _, _ = strings.Cut(r.Detail, " ")
 	case KindAccept:
-		m.Owner, m.OfferTo, m.Invites = r.Account, "", nil
+		m.Owner, m.OfferTo, m.Invites, m.Over = r.Account, "", nil, appendBounded(m.Over, m.Invites...)
 	case KindKeys:
 		m.Sealed = r.Detail == KeysSealed
 	case KindDeleteGroup:
@@ -80,7 +82,22 @@ func (m *Members) Apply(r *Record) error {
 }
 
 func (m *Members) endInvite(id string) {
-	m.Invites = slices.DeleteFunc(m.Invites, func(open string) bool { return open == id })
+	if slices.Contains(m.Invites, id) {
+		m.Invites = slices.DeleteFunc(m.Invites, func(open string) bool { return open == id })
+		m.Over = appendBounded(m.Over, id)
+	}
+}
+
+// inviteOf returns the id of the invite that a record of it names.
+func inviteOf(r *Record) string {
+	id, _, _ := strings.Cut(r.Detail, " ")
+	return id
+}
+
+// appendBounded appends ids of invites, and drops the oldest beyond maxInvites.
+func appendBounded(list []string, ids ...string) []string {
+	list = append(list, ids...)
+	return list[max(0, len(list)-maxInvites):]
 }
 
 // allow reports whether the account of a record may make it. Records of other kinds are allowed to all, and so is an
@@ -92,7 +109,9 @@ func (m *Members) allow(r *Record) bool {
 		return r.Number == 1 && r.Account != ""
 	case KindAdd:
 		return isOwner && (r.LetsIn() || slices.Contains(m.Invites, r.Tag(TagInvite)))
-	case KindInvite, KindEndInvite, KindOpenJoin, KindCloseJoin, KindKeys, KindDeleteGroup:
+	case KindInvite:
+		return isOwner && !slices.Contains(m.Over, inviteOf(r))
+	case KindEndInvite, KindOpenJoin, KindCloseJoin, KindKeys, KindDeleteGroup:
 		return isOwner
 	case KindJoin:
 		return m.Owner != "" && m.Joinable
