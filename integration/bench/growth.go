@@ -328,8 +328,8 @@ func (w *world) growNames(*system) (growing, error) {
 		note: fmt.Sprintf("Each client has signed in, and has seen nothing else. One file is sdk's `Stat`, which also "+
 			"proves the record in the log; a folder is `Children`. KiB is what both directions carry beside the heads "+
 			"of HTTP. The tree of names is built once, in the background, and then follows; until then a client is "+
-			"told to list. svcfs ledger --verify checks the group, svcd audit the whole ledger with the groups of the "+
-			"tables above: MiB is the most that the program had. The files are records without content, in folders of "+
+			"told to ask again. svcfs ledger --verify checks the group, svcd audit the whole ledger with the groups "+
+			"of the tables above: MiB is the most that the program had. The files are records without content, in folders of "+
 			"%d.", perFolder)}
 	folder, ctx := namesFolder, context.Background()
 	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {
@@ -349,7 +349,7 @@ func (w *world) growNames(*system) (growing, error) {
 			if err == nil {
 				break
 			}
-			if time.Since(begin) > time.Hour || sdk.KindOf(err) != sdk.ErrUnsupported {
+			if time.Since(begin) > time.Hour || sdk.KindOf(err) != sdk.ErrUnavailable {
 				return g, err
 			}
 			time.Sleep(100 * time.Millisecond)
