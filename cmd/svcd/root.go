@@ -169,8 +169,8 @@ func rootOf(s *settings) *cobra.Command {
 		Use: "svcd", Short: "Self-hosted service for encrypted group files",
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cli.SettingsFor: "the data directory and the stores"},
-		Long: "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on " +
-			"a ledger.\n\n" +
+		Long: "svcd stores encrypted files, has svcvault keep their keys, controls access by groups and records " +
+			"every action on a ledger.\n\n" +
 			cli.ExitHelp(cli.ExitOK, cli.ExitNotFound, cli.ExitUsage, cli.ExitOther, cli.ExitProof,
 				cli.ExitInterrupted),
 		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd \\\n" +

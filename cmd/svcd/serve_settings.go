@@ -66,7 +66,8 @@ func (s *settings) registerBounds(set *pflag.FlagSet) {
 			"--max-file-bytes")
 	set.Int64Var(&s.cfg.MaxOpenBytes, "max-open-bytes", 0,
 		fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
-			"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
+			"0 = the most of %d GiB, %d times --max-whole-bytes, and one file of --max-file-bytes",
+			files.OpenBytes>>30, files.OpenFiles))
 	set.Int64Var(&s.cfg.MaxAccountBytes, "max-account-bytes", 0,
 		fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above "+
 			"it 507; "+
@@ -82,7 +83,7 @@ func (s *settings) registerBounds(set *pflag.FlagSet) {
 	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0,
 		"of them, from one address that is no trusted proxy; 0 = an eighth of --max-connections")
 	set.Int64Var(&s.cfg.Memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = "+
-		"a quarter of the machine's memory")
+		"a quarter of the memory of the machine, or of its control group")
 	set.IntVar(&s.cfg.RequestRate, "request-rate", service.DefaultRequestRate,
 		"requests of one account per second, with bursts of twice as many; above it 429; -1 = no limit")
 	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges,

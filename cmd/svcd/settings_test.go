@@ -70,7 +70,7 @@ upload = "0.5"
 		{"max-file-bytes", "1000", "file " + file, ""},
 		{"trusted-proxy", "10.0.0.0/8,127.0.0.1/32", "file " + file, ""},
 		{"log-level", "warn", "default", ""},
-		{"memory", "0", "default", "a quarter of the machine's memory"},
+		{"memory", "0", "default", "a quarter of the memory of the machine, or of its control group"},
 		{"max-group-bytes", "0", "default", "1/2 of the disk of --blobs, any number in a bucket"},
 	} {
 		if got[want.Name] != want {

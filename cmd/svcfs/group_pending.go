@@ -31,8 +31,9 @@ func (a *app) groupPendingCommand() *cobra.Command {
 		Short: "Show the deletions that are pending in a group, and to whom it is offered",
 		Long: `Show what waits to be destroyed in a group, and the member that it is offered to. A
 service that delays destruction delays the end of a group, a retention window below 7
-days, deletions of one account beyond 100 files in an hour or 500 in a day, and keeping
-fewer versions, which also tells how many older versions go in that time. The owner of
+days or that destroys more than 100 files within a day, deletions of one account beyond
+100 files in an hour or 500 in a day, and keeping fewer versions, which also tells how
+many older versions go in that time. The owner of
 the group cancels them with 'svcfs group keep', and an offer with 'svcfs group hand-over
 GROUP none'.`,
 		Example: "  svcfs group pending team",
