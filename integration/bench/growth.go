@@ -329,8 +329,8 @@ func (w *world) growNames(*system) (growing, error) {
 			"proves the record in the log; a folder is `Children`. KiB is what both directions carry beside the heads "+
 			"of HTTP. The tree of names is built once, in the background, and then follows; until then a client is "+
 			"told to ask again. svcfs ledger --verify checks the group, svcd audit the whole ledger with the groups "+
-			"of the tables above: MiB is the most that the program had. The files are records without content, in folders of "+
-			"%d.", perFolder)}
+			"of the tables above: MiB is the most that the program had. The files are records without content, in "+
+			"folders of %d.", perFolder)}
 	folder, ctx := namesFolder, context.Background()
 	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {
 		return g, err

@@ -67,7 +67,7 @@ func operations() map[string]operation {
 }
 
 // protocol is the version of what service and vault say to each other. Both come from one release.
-const protocol = 10
+const protocol = 11
 
 // hello is the first frame of each connection, from the vault.
 type hello struct {
