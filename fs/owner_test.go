@@ -159,8 +159,15 @@ func TestA5ChownToOwnersThatAreShown(t *testing.T) {
 // M2, A5: with AllowOther the mounting user still reads, writes and renames files of the
 // user nobody. Neither the user's group nor processes of nobody gain by it.
 func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
-	proctest.Need(t, "root")
+	proctest.Need(t, "root", "setfattr")
 	const user, sameGroup = 12345, 12346
+	mountingFor := func(umask uint32) *mount {
+		return mounting(t, func(p *plan) {
+			p.Options, p.Theirs = Options{AllowOther: true, Umask: umask, UID: user, GID: user},
+				[]string{"d/f", "other/g", "d/l -> f"}
+			p.Ours, p.Deletes = true, true
+		})
+	}
 	for _, tc := range []struct {
 		umask  uint32
 		uid    uint32
@@ -194,11 +201,7 @@ func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 		{0o022, nobody, "touch -h d/l", false},
 		{0o022, nobody, "mv d/l d/new", false},
 	} {
-		m := mounting(t, func(p *plan) {
-			p.Options, p.Theirs = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user},
-				[]string{"d/f", "other/g", "d/l -> f"}
-			p.Ours, p.Deletes = true, true
-		})
+		m := mountingFor(tc.umask)
 		cmd := asUID(tc.uid, exec.Command("sh", "-c", tc.script))
 		cmd.SysProcAttr.Credential.Gid = map[bool]uint32{true: nobody, false: user}[tc.uid == nobody]
 		cmd.Dir = m.path("team")
@@ -210,6 +213,19 @@ func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 		if (err == nil) != tc.ok {
 			t.Errorf("umask %03o: user %d: %s: %v %s", tc.umask, tc.uid, cmd.Args[2], err, out)
 		}
+	}
+	m := mountingFor(0o066)
+	ok(t, unix.Setxattr(m.path("team/d/f"), "user.note", []byte("1"), 0))
+	for _, command := range []string{"getfattr -n user.note", "setfattr -n user.note -v 2", "setfattr -x user.note"} {
+		cmd := asUID(nobody, exec.Command("sh", "-c", "LC_ALL=C "+command+" "+m.path("team/d/f")))
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "Permission denied") {
+			t.Errorf("%s: %v %s", command, err, out)
+		}
+	}
+	m.must(order{Do: "keep"})
+	recorded := m.must(order{Do: "recorded", Group: "team", Name: "d/f"}).Attributes
+	if recorded == nil || recorded.XAttrs["user.note"] != "1" {
+		t.Errorf("then recorded is %+v", recorded)
 	}
 }
 

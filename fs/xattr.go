@@ -15,9 +15,12 @@ import (
 )
 
 // Getxattr answers from memory.
-func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
+func (n *fileNode) Getxattr(ctx context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
 	if attr == aclName && n.m.lists() {
 		return n.m.getACL(n.f.Attr(), dest)
+	}
+	if strings.HasPrefix(attr, format.AttributePrefix) && n.m.isStranger(ctx, n.f.Attr(), toRead) {
+		return 0, unix.EACCES
 	}
 	if value, ok := n.f.Xattr(attr); ok {
 		return copyOut(dest, []byte(value))
@@ -83,6 +86,9 @@ func (n *fileNode) Setxattr(ctx context.Context, attr string, value []byte, flag
 	if !strings.HasPrefix(attr, format.AttributePrefix) {
 		return n.node.Setxattr(ctx, attr, value, flags)
 	}
+	if n.m.isStranger(ctx, n.f.Attr(), toWrite) {
+		return unix.EACCES
+	}
 	how := tree.XattrSet
 	switch flags {
 	case unix.XATTR_CREATE:
@@ -110,6 +116,9 @@ func (n *node) Removexattr(_ context.Context, attr string) syscall.Errno {
 func (n *fileNode) Removexattr(ctx context.Context, attr string) syscall.Errno {
 	if !strings.HasPrefix(attr, format.AttributePrefix) || strings.HasPrefix(attr, format.ReservedPrefix) {
 		return n.node.Removexattr(ctx, attr)
+	}
+	if n.m.isStranger(ctx, n.f.Attr(), toWrite) {
+		return unix.EACCES
 	}
 	return errno(n.f.RemoveXattr(attr))
 }
