@@ -544,6 +544,47 @@ func TestO8Revoked(t *testing.T) {
 	})
 }
 
+// O8: what waits in a group that the account may not change any more, and is a member of, can be read, and moved to
+// another group, also by the next process.
+func TestO8ReaderReadsAndMovesWhatWaits(t *testing.T) {
+	for _, code := range []string{wire.CodeReadOnly, wire.CodeSealedOnly} {
+		for _, again := range []bool{false, true} {
+			run(t, nil, func(t *testing.T, b *box) {
+				reader := &sdk.Error{Op: "upload", Kind: sdk.ErrNotAuthorized, Code: code, Err: errors.New("a reader")}
+				b.failFor(func(op string, u *outbox.Upload) error {
+					if op == "send" && u.Group == "g" {
+						return reader
+					}
+					return nil
+				})
+				i := b.put("a", "1", ref(""))
+				b.put("b", "2", ref(""))
+				synctest.Wait()
+				if again {
+					b.restart(true)
+					synctest.Wait()
+				}
+				b.wantStates("a parked, b parked")
+				content := buffer(t)
+				if err := b.Content(i.ID, content); err != nil || string(content.Bytes()) != "1" {
+					t.Errorf("%s: %q, %v", code, content.Bytes(), err)
+				}
+				if i, _ := b.Item(i.ID); i.Locked {
+					t.Errorf("%s: it is locked", code)
+				}
+				if err := b.Move(t.Context(), i.ID, "h"); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				b.wantStates("b parked")
+				if fmt.Sprint(b.s.Contents) != "map[h/a:1]" {
+					t.Errorf("%s: recorded %v", code, b.s.Contents)
+				}
+			})
+		}
+	}
+}
+
 func buffer(t *testing.T) *mem.Buffer {
 	b, err := mem.NewPool().Get(0)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // keptResults bounds what is remembered of items that were sent, and of names.
@@ -104,7 +105,7 @@ func (o *Outbox) delay() {
 func (o *Outbox) park(i *item, err error) {
 	o.mu.Lock()
 	list := []*item{i}
-	if sdk.KindOf(err) == sdk.ErrNotAuthorized {
+	if losesGroup(err) {
 		for _, other := range o.lane(i.group).queue {
 			if other != i && (other.state == Waiting || other.state == Conflict) {
 				list = append(list, other)
@@ -119,6 +120,16 @@ func (o *Outbox) park(i *item, err error) {
 	told := o.shownAll(list)
 	o.mu.Unlock()
 	o.tell(told)
+}
+
+// losesGroup reports whether a refusal says that the account has the group no more. Who may only not change it is a
+// member, and can read and move what waits.
+func losesGroup(err error) bool {
+	switch codeOf(err) {
+	case wire.CodeReadOnly, wire.CodeSealedOnly, wire.CodeInvite:
+		return false
+	}
+	return sdk.KindOf(err) == sdk.ErrNotAuthorized
 }
 
 var errLost = errors.New("the account was revoked from the group")
