@@ -360,8 +360,13 @@ func TestDownloadOfFolders(t *testing.T) {
 	s := serve(t)
 	alice := s.user("alice", "10")
 	alice.register("team")
-	for _, name := range []string{"top/my trip/a.txt", "top/my trip/days/1.txt", "top/b.txt"} {
+	for _, name := range []string{"top/my trip/a.txt", "top/my trip/days/1.txt", "top/my trip/.mine", "top/b.txt"} {
 		alice.upload("team", name, []byte(name), nil, "")
+	}
+	bob := s.user("bob", "10")
+	alice.add("team", bob.id)
+	for _, name := range []string{"top/my trip/.git/config", "top/my trip/days/.envrc", "top/.named"} {
+		bob.upload("team", name, []byte(name), nil, "")
 	}
 	b := alice.browse()
 	b.js("location.hash = '#/groups/team/top'; window.showDirectoryPicker = undefined")
@@ -372,9 +377,11 @@ func TestDownloadOfFolders(t *testing.T) {
 	// The browser's own dialog is not there for tests: its private folder takes what is saved.
 	b.js("window.showDirectoryPicker = () => navigator.storage.getDirectory()")
 	b.click("Download")
-	b.sees("Download 3 files?")
-	b.click("Download for 0.039 tokens")
-	b.sees("3 files verified and saved")
+	b.sees("Download 5 files?")
+	const left = "Left out: 2 hidden files of other accounts. Use: svcfs get team 'top/my trip' --hidden -o DIR"
+	b.sees(left)
+	b.click("Download for 0.065 tokens")
+	b.sees("5 files verified and saved. " + left)
 	const saved = `(async () => {
 		const found = [];
 		const walk = async (folder, at) => {
@@ -386,7 +393,8 @@ func TestDownloadOfFolders(t *testing.T) {
 		await walk(await navigator.storage.getDirectory(), "");
 		return found.sort().join(", ");
 	})()`
-	const want = "b.txt=top/b.txt, my trip/a.txt=top/my trip/a.txt, my trip/days/1.txt=top/my trip/days/1.txt"
+	const want = ".named=top/.named, b.txt=top/b.txt, my trip/.mine=top/my trip/.mine, " +
+		"my trip/a.txt=top/my trip/a.txt, my trip/days/1.txt=top/my trip/days/1.txt"
 	if got := eval[string](b, saved); got != want {
 		t.Errorf("saved %s", got)
 	}

@@ -42,17 +42,21 @@ export function selectionBar(g, session, folder, again, clear) {
 }
 
 // downloadAll saves files as the browser saves them, one after the other; where folders are among them, all goes into
-// a folder that the user chooses.
+// a folder that the user chooses. Hidden files of others in these folders are left out: shells, git and others obey such
+// files.
 async function downloadAll(g, session, folder, rows, step) {
 	const picked = rows.filter((row) => row.isFolder);
 	const canWrite = typeof window.showDirectoryPicker === "function";
 	if (picked.length > 0 && !canWrite) throw new Error(`This browser saves no folders; nothing was charged. Use: svcfs get ${shellWord(g.id)} ${shellWord(picked[0].folder.folder)}`);
-	const files = rows.filter((row) => !row.isFolder).map((row) => row.file);
-	for (const row of picked) await below(g.id, row.folder.folder, files, [], step);
+	const all = rows.filter((row) => !row.isFolder).map((row) => row.file), named = all.length;
+	for (const row of picked) await below(g.id, row.folder.folder, all, [], step);
+	const path = (f) => f.shown.split("/").slice(folder.split("/").length - 1);
+	const files = all.filter((f, i) => i < named || f.user_id === session.account_id || !path(f).some((part) => part.startsWith(".")));
+	const left = files.length < all.length && `Left out: ${plural(all.length - files.length, "hidden file")} of other accounts. Use: svcfs get ${[g.id, ...picked.map((row) => row.folder.folder)].map(shellWord).join(" ")} --hidden -o DIR`;
 	const cost = times(session.fees.retrieve, files.filter((f) => !isFree(f.ipfs_hash)).length);
 	const isSure = rows.length === 1 && picked.length === 0 || await ask({
 		title: `Download ${plural(files.length, "file")}?`, yes: price(cost) === "free" ? "Download, free" : `Download for ${price(cost)}`,
-		body: [h("p", null, "Each is decrypted here and compared with the ledger before it is saved."), picked.length > 0 && h("p", null, "Next, choose a folder of this machine for them.")].filter(Boolean),
+		body: [h("p", null, "Each is decrypted here and compared with the ledger before it is saved."), left && h("p", null, left), picked.length > 0 && h("p", null, "Next, choose a folder of this machine for them.")].filter(Boolean),
 	});
 	if (!isSure) return;
 	if (picked.length === 0) {
@@ -60,12 +64,11 @@ async function downloadAll(g, session, folder, rows, step) {
 		return;
 	}
 	const top = await window.showDirectoryPicker({ mode: "readwrite" });
-	const depth = folder.split("/").length - 1;
 	for (const [i, f] of files.entries()) {
 		step(`Saving… ${i} of ${files.length}`);
-		await saveInto(top, f.shown.split("/").slice(depth), g.id, f, session.max_file_bytes);
+		await saveInto(top, path(f), g.id, f, session.max_file_bytes);
 	}
-	step(`${plural(files.length, "file")} verified and saved`);
+	step([`${plural(files.length, "file")} verified and saved`, left].filter(Boolean).join(". "));
 }
 
 // removeAll puts what is selected into the trash. It resolves to what it did, undefined if that is nothing.
