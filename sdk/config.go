@@ -132,6 +132,9 @@ func (c Config) resolve(account AccountID) (Config, error) {
 		}
 		*address = checked
 	}
+	if !call.FitsHeader(c.ContractID) {
+		return c, fmt.Errorf("contract %s: no contract has such a name", quote(c.ContractID))
+	}
 	if c.MaxFileBytes <= 0 {
 		c.MaxFileBytes = defaultMaxFileBytes
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -460,9 +461,15 @@ func (q *setupSteps) writeConfig(path string) error {
 		}
 	}
 	for _, v := range values {
-		if v[1] != "" {
-			text.WriteString(v[0] + "=" + v[1] + "\n")
+		if v[1] == "" {
+			continue
 		}
+		line := v[0] + "=" + v[1]
+		if read, err := parseConfig([]byte(line), path); err != nil || len(read) != 1 || read[v[0]] != v[1] {
+			return usage("give another one", fmt.Sprintf("the settings cannot hold %s as it is: %s", v[0],
+				names.Escape(v[1], "")))
+		}
+		text.WriteString(line + "\n")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return refuse(exitOther, "name another file with --config", fmt.Errorf("write settings: %w", err))

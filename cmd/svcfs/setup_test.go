@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/integration/proctest"
+	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
@@ -174,5 +176,33 @@ func TestSetupStops(t *testing.T) {
 		cancel()
 		_, _ = p.master.WriteString("\n") // ends the read
 		_ = p.slave.Close()
+	}
+}
+
+// Threat 75: what is written into the settings is read as the same values and as nothing else, or refused.
+func TestThreat75SettingsAreWhatWasMeant(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	writes := func(s sdk.Config, account string) error {
+		return (&setupSteps{s: settings{account: sdk.AccountID(account), config: s}}).writeConfig(path)
+	}
+	for _, bad := range []string{"svc.testnet\nSVC_API_KEY_COMMAND=x", "a\r\nb", "'quoted'", " padded "} {
+		for what, err := range map[string]error{
+			"account":  writes(sdk.Config{URL: "http://s"}, bad),
+			"contract": writes(sdk.Config{URL: "http://s", ContractID: bad}, "a"),
+			"address":  writes(sdk.Config{URL: bad}, "a"),
+		} {
+			if err == nil {
+				t.Errorf("the %s %q is taken", what, bad)
+			}
+		}
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was written: %v", err)
+	}
+	if err := writes(sdk.Config{URL: "http://s", ContractID: "a=b"}, "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := sdk.New("a", sdk.Config{URL: "http://s", ContractID: "svc.testnet\nx"}); err == nil {
+		t.Error("a contract of two lines")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"unicode"
 
 	"github.com/svcfs/svcfs/sdk/locked"
 )
@@ -106,6 +107,9 @@ func ParseInvite(text string) (Invite, error) {
 	}
 	if t.URL == "" || t.Contract == "" || t.LogKey == "" || t.Account == "" && t.Group == "" || t.Secret == "" {
 		return Invite{}, errors.New("the invite lacks something")
+	}
+	if strings.ContainsFunc(t.URL+t.Contract+t.LogKey+t.Account+t.Group+t.Secret, unicode.IsControl) {
+		return Invite{}, errors.New("the invite was changed: it has control characters")
 	}
 	return Invite{URL: t.URL, Contract: t.Contract, LogKey: t.LogKey, Account: t.Account, Group: t.Group,
 		Secret: t.Secret}, nil
