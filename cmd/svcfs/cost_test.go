@@ -2,12 +2,14 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -43,6 +45,31 @@ func TestCostRefusesWhatIsNoPrice(t *testing.T) {
 				t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
 			}
 		})
+	}
+}
+
+// Threat 18: a mount of another user is not believed which process serves it.
+func TestThreat18MountsNameTheirOwnProcesses(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "svcfs-x")
+	sleep, err := exec.LookPath("sleep")
+	ok(t, err)
+	content, err := os.ReadFile(sleep)
+	ok(t, err)
+	ok(t, os.WriteFile(program, content, 0o700))
+	cmd := exec.Command(program, "1000")
+	ok(t, cmd.Start())
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	status := &report.Status{PID: cmd.Process.Pid}
+	for user, want := range map[int]bool{os.Geteuid(): true, os.Geteuid() + 1: false, -1: false, 0: true} {
+		if got := (mountState{Status: status}).isServed(user); got != want {
+			t.Errorf("a mount of user %d names a process of user %d: %v", user, os.Geteuid(), got)
+		}
+	}
+	if (mountState{Status: &report.Status{PID: os.Getppid()}}).isServed(os.Geteuid()) || (mountState{}).isServed(0) {
+		t.Error("a process that is not ours, or none")
+	}
+	if got := userOf(t.TempDir()); got != -1 {
+		t.Errorf("user %d mounted a folder", got)
 	}
 }
 

@@ -143,7 +143,7 @@ func (writeCloser) Close() error { return nil }
 // whyIn explains failures at a path of a group, in the mounts of an account at a service on this machine.
 func whyIn(account sdk.AccountID, address string) func(context.Context, sdk.GroupID, string) (any, error) {
 	return func(ctx context.Context, group sdk.GroupID, name string) (any, error) {
-		dirs, err := findMounts()
+		dirs, err := ownMounts()
 		if err != nil {
 			return nil, err
 		}

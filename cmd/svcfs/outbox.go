@@ -266,7 +266,7 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 		if ctx.Err() != nil {
 			return lateSync(now, more)
 		}
-		if m.Status == nil || !isOurProcess(m.Status.PID) {
+		if !m.isServed(userOf(dir)) {
 			return refuse(exitOther, "see: svcfs status "+shellWord(dir),
 				fmt.Errorf("the mount on %s does not answer", dir))
 		}

@@ -113,7 +113,7 @@ func mountsOf(ctx context.Context, c *sdk.Client) []string {
 // lookAgain signals the mount on dir, waits until a look that began afterwards has ended, and returns when it did.
 func lookAgain(ctx context.Context, dir string) (time.Time, error) {
 	m := inspect(ctx, dir)
-	if m.Status == nil || !isOurProcess(m.Status.PID) {
+	if !m.isServed(userOf(dir)) {
 		return time.Time{}, refuse(exitOther, "see: svcfs status "+shellWord(dir),
 			fmt.Errorf("the mount on %s does not answer", dir))
 	}

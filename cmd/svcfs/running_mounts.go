@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,9 @@ import (
 // is stuck must not hang whoever asks about it.
 const controlDeadline = 2 * time.Second
 
+// maxControlBytes bounds what is read of a control file, in bytes: another user may have mounted anything.
+const maxControlBytes = 64 << 20
+
 // readControl reads a file of DIR/.svcfs.
 func readControl(ctx context.Context, dir, name string) ([]byte, error) {
 	type answer struct {
@@ -29,7 +33,12 @@ func readControl(ctx context.Context, dir, name string) ([]byte, error) {
 		err  error
 	}
 	got, ok := inTime(ctx, func() answer {
-		text, err := os.ReadFile(filepath.Join(dir, ".svcfs", name))
+		f, err := os.Open(filepath.Join(dir, ".svcfs", name))
+		if err != nil {
+			return answer{nil, err}
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, maxControlBytes))
 		return answer{text, err}
 	})
 	if !ok {
@@ -159,6 +168,17 @@ func ownMounts() ([]string, error) { return mountsThat(isOwn) }
 
 // isOwn reports whether this user or root mounted m: another user may have put anything there.
 func isOwn(m fs.MountInfo) bool { return m.User == os.Geteuid() || m.User == 0 }
+
+// userOf returns who mounted what shows on dir, as the kernel knows; -1 = nobody.
+func userOf(dir string) int {
+	all, _ := fs.Mounts() // without the list it is nobody's
+	for _, m := range slices.Backward(all) {
+		if m.Dir == dir {
+			return m.User
+		}
+	}
+	return -1
+}
 
 func mountsThat(count func(fs.MountInfo) bool) ([]string, error) {
 	all, err := fs.Mounts()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -63,7 +65,8 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 			"umount -l "+dir,
 			fmt.Errorf("%s is the mount of another user", dir))
 	}
-	if m.Status == nil || !isOurProcess(m.Status.PID) {
+	user := userOf(dir)
+	if !m.isServed(user) {
 		if err := fs.UnmountLazily(dir); err != nil {
 			return refuse(exitOther, "unmount it as the user who mounted it, or as root with: umount -l "+dir, err)
 		}
@@ -81,8 +84,10 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	if err := a.waitUntilGone(ctx, dir, m.Status.PID, timeout); err != nil {
 		return err
 	}
-	left, err := takeLeft(m.Status.Left)
-	if err != nil {
+	var left []report.Pending
+	if user != os.Geteuid() {
+		a.ui.notice("%s was the mount of another user: what it could not upload is in its log", dir)
+	} else if left, err = takeLeft(m.Status.Left); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(left, func(p report.Pending) bool { return p.Outbox != "" })
@@ -112,6 +117,19 @@ func (a *app) tellBeforeUmount(dir string, s *report.Status) {
 	if s.TemporaryFiles > 0 {
 		a.ui.notice("%s", temporaryWords(s))
 	}
+}
+
+// isServed reports whether the process that the mount of a user names may be told something: what another user mounted
+// can name any process.
+func (m mountState) isServed(user int) bool {
+	return m.Status != nil && isProcessOf(user, m.Status.PID)
+}
+
+// isProcessOf reports whether a process of ours runs as a user; 0 = as anybody.
+func isProcessOf(user, pid int) bool {
+	var info unix.Stat_t
+	return unix.Stat(fmt.Sprintf("/proc/%d", pid), &info) == nil && (user == 0 || int(info.Uid) == user) &&
+		isOurProcess(pid)
 }
 
 // isOurProcess guards against signalling a stranger who got the number of a
