@@ -110,7 +110,7 @@ func (o *Outbox) journalFor(ctx context.Context, g sdk.GroupID, n int64) (*journ
 	}
 	j = &journal{id: sealed.Journal, group: g, key: key, begun: time.Now()}
 	if j.disk, err = o.diskKey(g, sealed); err == nil {
-		err = o.store.add(ctx, o.journalEntry(j))
+		err = o.store.add(ctx, o.journalEntry(j, j.disk))
 	}
 	if err != nil {
 		key.Wipe()
@@ -147,8 +147,7 @@ func (o *Outbox) diskKey(g sdk.GroupID, sealed saving.SealedJournalKey) (k seale
 	return k, err
 }
 
-func (o *Outbox) journalEntry(j *journal) *entry {
-	disk := j.disk
+func (o *Outbox) journalEntry(j *journal, disk sealedKey) *entry {
 	return &entry{kind: kindJournal, head: head{Key: &disk,
 		Clear: &Clear{ID: j.id, Account: string(o.cfg.Remote.Account()), Time: j.begun}}}
 }

@@ -161,6 +161,28 @@ func TestO9KeysAreSealedAnew(t *testing.T) {
 	}
 }
 
+// O9, O2: a key that was sealed anew while the disk failed is sealed once more, soon.
+func TestO9SealedAnewWhileTheDiskFails(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.s.Refuse = refuseToSend(b.s.Refuse)
+		b.put("a", "1", ref(""))
+		b.s.NextEpoch()
+		time.Sleep(5 * time.Hour)
+		b.disk.Broken(true)
+		time.Sleep(2 * time.Hour)
+		b.disk.Broken(false)
+		time.Sleep(10 * time.Minute)
+		b.s.NextEpoch()
+		b.restart(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		if b.wantStates(""); b.s.Contents["g/a"] != "1" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
 // Threat 52: a log that is rolled back and written on uses no key twice: whatever is encrypted has random bytes of its
 // own, from which its key is derived.
 func TestThreat52NoKeyTwice(t *testing.T) {

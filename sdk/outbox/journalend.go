@@ -85,8 +85,8 @@ func earlier(a, b time.Time) time.Time {
 func (o *Outbox) renew(ctx context.Context) {
 	o.mu.Lock()
 	var list []*journal
-	if time.Since(o.renewed) >= renewEvery {
-		o.renewed = time.Now()
+	if now := time.Now(); !now.Before(o.renewAt) {
+		o.renewAt = now.Add(renewEvery)
 		for _, j := range o.journals {
 			if j.hasKey() && len(j.list) > 0 {
 				j.users++
@@ -96,7 +96,13 @@ func (o *Outbox) renew(ctx context.Context) {
 	}
 	o.mu.Unlock()
 	for _, j := range list {
-		if err := o.renewOne(ctx, j); err != nil && !isDownNow(err) {
+		err := o.renewOne(ctx, j)
+		if err != nil {
+			o.mu.Lock()
+			o.renewAt = time.Now().Add(longestPause)
+			o.mu.Unlock()
+		}
+		if err != nil && !isDownNow(err) {
 			o.cfg.Logger.Warn("the key of what waits in the outbox could not be sealed anew; it is tried again",
 				"error", err)
 		}
@@ -104,6 +110,8 @@ func (o *Outbox) renew(ctx context.Context) {
 	}
 }
 
+// renewOne seals the key of a journal anew. What is known of the journal is what the disk has: what could not be
+// written is sealed once more the next time.
 func (o *Outbox) renewOne(ctx context.Context, j *journal) error {
 	o.mu.Lock()
 	key, group, epoch := j.key, j.group, j.disk.Sealed.Epoch
@@ -120,15 +128,17 @@ func (o *Outbox) renewOne(ctx context.Context, j *journal) error {
 		return err
 	}
 	o.mu.Lock()
-	if j.key != key { // wiped meanwhile: nobody knows what was sealed
-		o.mu.Unlock()
+	wiped := j.key != key
+	o.mu.Unlock()
+	if wiped { // nobody knows what was sealed
 		return nil
 	}
-	j.disk = disk
-	o.mu.Unlock()
-	if err := o.store.add(ctx, o.journalEntry(j)); err != nil {
+	if err := o.store.add(ctx, o.journalEntry(j, disk)); err != nil {
 		return fmt.Errorf("note the key: %w", err)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	j.disk = disk
 	return nil
 }
 

@@ -148,7 +148,7 @@ type Outbox struct {
 	journals map[string]*journal
 	current  map[sdk.GroupID]*journal // that take more
 	unopened []*item                  // of earlier processes, by position; some may be opened, or gone
-	renewed  time.Time                // when journals were last renewed
+	renewAt  time.Time                // when journals are to be renewed
 	wipes    int                      // how often keys were wiped because a group was lost
 	items    map[string]*item
 	order    []*item // by position
