@@ -55,6 +55,13 @@ func (d *memDisk) Broken(on bool) {
 	}
 }
 
+// FailsToOpen makes every open of a file fail, or with nil succeed again.
+func (d *memDisk) FailsToOpen(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.noOpen = err
+}
+
 // OnSync is called before each sync of content, by who syncs.
 func (d *memDisk) OnSync(f func()) {
 	d.mu.Lock()

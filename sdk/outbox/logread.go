@@ -57,14 +57,14 @@ func (s *store) read(id string) (entry, error) {
 // there.
 func (s *store) whole(id string) (entry, error) {
 	e, err := s.read(id)
-	if err != nil || e.Body == 0 {
-		return e, err
+	var f oldFile
+	if err == nil && e.Body > 0 {
+		f, err = s.openBody(e.File)
 	}
-	f, err := s.openBody(e.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return e, errDamaged
 	}
-	if err != nil {
+	if f == nil {
 		return e, err
 	}
 	defer f.Close()

@@ -22,6 +22,7 @@ type memDisk struct {
 	fail   func(step diskStep) error // of tests
 	counts map[string]int            // steps by kind
 	onSync func()
+	noOpen error        // of each open; nil = files can be opened
 	size   int64        // 0 = without an end
 	read   atomic.Int64 // bytes
 }
@@ -120,6 +121,9 @@ func (d *memDisk) free() (int64, error) {
 func (d *memDisk) open(name string) (oldFile, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.noOpen != nil {
+		return nil, d.noOpen
+	}
 	f := d.files[name]
 	if f == nil {
 		return nil, fs.ErrNotExist

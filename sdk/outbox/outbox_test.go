@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -1204,6 +1206,61 @@ func TestO3FullDiskSends(t *testing.T) {
 		synctest.Wait()
 		if b.wantStates(""); b.s.Recorded() != 200 {
 			t.Errorf("%d are recorded after a loss of power", b.s.Recorded())
+		}
+	})
+}
+
+// O3: what fails on this machine for a while, such as a full disk or too many open files, parks nothing.
+func TestO3FaultsOfTheMachinePass(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("a", "mine", ref(""))
+		at := time.Now()
+		synctest.Wait()
+		b.s.Saved("g", "a")
+		b.disk.Broken(true) // it does not take the name of the conflict
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		b.wantStates("a waiting")
+		if r := b.Items()[0].Reason; !strings.Contains(r, "the disk is broken") {
+			t.Error(r)
+		}
+		if tries := len(b.s.Sent()); tries > 30 {
+			t.Errorf("%d attempts in an hour", tries)
+		}
+		b.disk.Broken(false)
+		time.Sleep(10 * time.Minute)
+		if b.wantStates(""); b.s.Contents["g/"+outbox.ConflictName("a", "alice", at, 0)] != "mine" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+		b.disk.FailsToOpen(syscall.EMFILE)
+		b.put("b", "2", ref(""))
+		time.Sleep(time.Minute)
+		b.wantStates("b waiting")
+		b.disk.FailsToOpen(nil)
+		time.Sleep(10 * time.Minute)
+		if b.wantStates(""); b.s.Contents["g/b"] != "2" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
+// O2: an item whose file somebody removed is damaged: it holds up no other.
+func TestO2RemovedFilesHoldUpNoOther(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("a", "1", nil)
+		synctest.Wait()
+		b.disk.FailsToOpen(fs.ErrNotExist)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		b.wantStates("a parked")
+		b.disk.FailsToOpen(nil)
+		b.put("b", "2", nil)
+		synctest.Wait()
+		b.wantStates("a parked")
+		if b.s.Contents["g/b"] != "2" {
+			t.Errorf("recorded %v", b.s.Contents)
 		}
 	})
 }

@@ -257,17 +257,23 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a Sent) {
 	switch {
 	case ctx.Err() != nil:
 		o.back(i, "")
-	case errors.Is(err, errDamaged), errors.Is(err, ErrGone):
+	case isFinal(err):
 		o.park(i, err)
-	case isAway(err) && (sdk.KindOf(err) != sdk.ErrOther || isRemote(err)):
-		if isDown(err) {
-			o.isAway(i, err)
-		} else {
-			o.hold(i, err)
-		}
+	case !isRemote(err): // of this machine, such as a full disk: it passes
+		o.back(i, words(err))
+	case isDown(err):
+		o.isAway(i, err)
+	case isAway(err):
+		o.hold(i, err)
 	default:
 		o.park(i, err)
 	}
+}
+
+// isFinal reports whether an error of this machine does not pass by itself.
+func isFinal(err error) bool {
+	return errors.Is(err, errDamaged) || errors.Is(err, ErrGone) || errors.Is(err, ErrTemporary) ||
+		errors.Is(err, ErrLocked)
 }
 
 // isOfAnother reports whether a record was told as that of another item. Two saves of the same content
