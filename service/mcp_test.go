@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
 )
 
 // withHeader adds credentials to the requests of an agent.
@@ -149,6 +152,34 @@ func TestThreat73LongAnswersEndNothing(t *testing.T) {
 	if text, isError := asks(t, agent, wire.OpGetGroupTransactions, object{"group_id": "g", "limit": 5}); isError ||
 		strings.Count(text, `"ipfs_hash"`) != 5 {
 		t.Errorf("five files: %.200s", text)
+	}
+}
+
+// A panic while a tool is called ends that call alone.
+func TestThreat73PanicsEndNothing(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	r := runWith(t, service.Config{Database: newDatabase(t), Logger: slog.New(slog.NewTextHandler(&log,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.String() == wire.OpGetGroupMembers {
+				panic("a fault of whoever is told of the call")
+			}
+			return a
+		}}))})
+	agent := r.owner().agent()
+	if _, err := agent.CallTool(t.Context(), &mcp.CallToolParams{Name: wire.OpGetGroupMembers,
+		Arguments: object{"group_id": "g"}}); err == nil || !strings.Contains(err.Error(), "ask again") {
+		t.Errorf("the call: %v", err)
+	}
+	told := regexp.MustCompile(`msg=panic request=\w+ panic=string stack=.*ServeHTTP`)
+	if text := log.String(); !told.MatchString(text) {
+		t.Errorf("the log is %s", text)
+	}
+	if text, isError := asks(t, agent, wire.OpGetStorage, object{"group_id": "g"}); isError {
+		t.Errorf("the next call: %s", text)
+	}
+	if status, health := r.get("/health"); status != http.StatusOK {
+		t.Errorf("then: status %d %s", status, health)
 	}
 }
 

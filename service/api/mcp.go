@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf16"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -66,10 +66,28 @@ func (s *server) newTools(serve http.Handler) *mcp.Server {
 	h := mcp.NewServer(&mcp.Implementation{Name: "svcd", Title: "Groups of encrypted files", Version: s.Version},
 		&mcp.ServerOptions{
 			Instructions: mcpInstructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
+	h.AddReceivingMiddleware(s.surviving)
 	t := tools{h, serve}
 	t.addLooks()
 	t.addChanges()
 	return h
+}
+
+// surviving turns a panic into an answer: the library runs next on a goroutine of its own, where a panic would end the
+// process. A handler that gives up in the middle of its answer panics with [http.ErrAbortHandler].
+func (s *server) surviving(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (_ mcp.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				if p != http.ErrAbortHandler {
+					s.logPanic(traceOf(ctx), p)
+				}
+				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+					Message: "the service broke its answer off: ask again"}
+			}
+		}()
+		return next(ctx, method, r)
+	}
 }
 
 // addLooks adds the operations that change nothing.
@@ -206,7 +224,7 @@ func (t tools) call(ctx context.Context, op string, in any) *mcp.CallToolResult 
 	}
 	r.RemoteAddr = outer.RemoteAddr
 	var w answerBuffer
-	w.takeFrom(t.serve, r)
+	t.serve.ServeHTTP(&w, r)
 	return w.result()
 }
 
@@ -216,17 +234,7 @@ type answerBuffer struct {
 	status int
 	body   bytes.Buffer
 	isLong bool // it is too long for a tool
-	isCut  bool // it ended in the middle
 }
-
-// takeFrom has a handler answer a request. A handler that gives up in the middle of its answer panics with
-// [http.ErrAbortHandler], which ends a connection, and here would end the process.
-func (w *answerBuffer) takeFrom(h http.Handler, r *http.Request) {
-	defer func() { w.isCut = recover() != nil }()
-	h.ServeHTTP(w, r)
-}
-
-var errLongAnswer = errors.New("the answer is too long for a tool")
 
 // Header is that of the answer.
 func (w *answerBuffer) Header() http.Header {
@@ -243,11 +251,11 @@ func (w *answerBuffer) WriteHeader(status int) {
 	}
 }
 
-// Write keeps p. The error of an answer that is too long is errLongAnswer.
+// Write keeps p, but nothing more of an answer that is too long.
 func (w *answerBuffer) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.isLong = w.isLong || w.body.Len()+len(p) > maxToolAnswer; w.isLong {
-		return 0, errLongAnswer
+		return len(p), nil
 	}
 	return w.body.Write(p)
 }
@@ -259,8 +267,6 @@ func (w *answerBuffer) result() *mcp.CallToolResult {
 	case w.isLong:
 		return failed(fmt.Sprintf("the answer has more than %d KiB: ask for fewer at a time with limit, or for one "+
 			"group", maxToolAnswer>>10))
-	case w.isCut:
-		return failed("the service broke its answer off: ask again")
 	case w.status != http.StatusOK:
 		var refused wire.Error
 		if json.Unmarshal(w.body.Bytes(), &refused) != nil || refused.Error == "" {

@@ -72,7 +72,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 			case p == http.ErrAbortHandler: // on purpose
 				defer panic(p)
 			case p != nil:
-				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+				s.logPanic(t, p)
 				s.refuse(answer, r, errors.New("panic"))
 			}
 			// they may be over, and another request may follow
@@ -92,6 +92,10 @@ func (s *server) observed(next http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		s.admit(answer, r, next)
 	})
+}
+
+func (s *server) logPanic(t *trace, p any) {
+	s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 }
 
 // admit refuses headers that are too long, and encodings that no operation takes.
