@@ -188,6 +188,7 @@ func (o *Outbox) openAll(list []*journal) {
 		}
 		if away == nil {
 			list, pause = list[n:], shortestPause
+			o.isBack()
 			o.Kick()
 			continue
 		}

@@ -1264,3 +1264,51 @@ func TestO2RemovedFilesHoldUpNoOther(t *testing.T) {
 		}
 	})
 }
+
+// O14, O3: a service that was away and refuses a save, or what an earlier process left, is back: nobody is told that it
+// is away.
+func TestO14RefusalIsAnAnswer(t *testing.T) {
+	for what, refusal := range map[string]*sdk.Error{
+		"parked":                  {Op: "upload", Kind: sdk.ErrTooLarge, Err: errors.New("too large")},
+		"held":                    {Op: "upload", Kind: sdk.ErrStorageFull, Err: errors.New("the group is full")},
+		"parked, after a restart": noMember,
+	} {
+		run(t, nil, func(t *testing.T, b *box) {
+			b.hold()
+			refuse := b.s.Refuse
+			b.s.Refuse = func(op string, u *outbox.Upload) error {
+				if op == "send" && u.Group == "h" {
+					time.Sleep(time.Second) // it is slow
+				}
+				return refuse(op, u)
+			}
+			b.put("a", "1", ref(""))
+			synctest.Wait()
+			if refusal == noMember {
+				b.restart(true)
+				synctest.Wait()
+			}
+			if b.Status().Reason == "" {
+				t.Fatalf("%s: the service is not away", what)
+			}
+			b.failFor(func(_ string, u *outbox.Upload) error {
+				if u.Group == "g" {
+					return refusal
+				}
+				return nil
+			})
+			time.Sleep(10 * time.Minute)
+			if s := b.Status(); s.Items != 1 || s.Reason != "" || s.Next != nil {
+				t.Errorf("%s: status %+v", what, s)
+			}
+			i, err := b.Put(t.Context(), outbox.Save{Group: "h", Name: "b", Content: []byte("2")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(i.ID)
+			if err := b.Settle(t.Context(), i.ID); err != nil || b.s.Contents["h/b"] != "2" {
+				t.Errorf("%s: settled: %v, recorded %v", what, err, b.s.Contents)
+			}
+		})
+	}
+}

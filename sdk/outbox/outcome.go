@@ -81,6 +81,13 @@ func (o *Outbox) isAway(i *item, err error) {
 	o.delay()
 }
 
+// isBack notes that the service answered, be it with a refusal.
+func (o *Outbox) isBack() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.away, o.pause, o.next = nil, 0, time.Time{}
+}
+
 // hold has an item, and with it its lane, wait for what only concerns its group.
 func (o *Outbox) hold(i *item, err error) {
 	o.mu.Lock()

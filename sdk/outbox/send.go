@@ -241,6 +241,9 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a Sent) {
 		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt,
 			Err: errors.New("the receipt is that of another save")}
 	}
+	if err == nil || isRemote(err) && !isDown(err) {
+		o.isBack()
+	}
 	switch code := codeOf(err); {
 	case err == nil:
 		o.recorded(l, i, a.Receipt)
@@ -313,7 +316,6 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 	if left, ok := o.funds.balance.Sub(r.Fee); ok {
 		o.funds.balance = left
 	}
-	o.away, o.pause, o.next = nil, 0, time.Time{}
 	i.record = r.Ref
 	o.end(i, Recorded)
 	o.store.end(i.clear, r.Ref) // before anybody sees that nothing of its journal waits
