@@ -92,14 +92,19 @@ var errUsedUp = errors.New("an item has a position that svcfs never gives, so no
 
 var errDamaged = errors.New("the item is damaged on the disk")
 
+// errTooLarge refuses an entry that no start would read, such as that of a save of very many separate parts of a file.
+var errTooLarge = errors.New("what the outbox would note of the save is too large")
+
+func (e *entry) isTooLarge() bool { return len(e.meta) > maxMeta || len(e.body) > maxBodyBytes }
+
 // encode appends the entry to out.
 func (e *entry) encode(out []byte) ([]byte, error) {
 	raw, err := json.Marshal(e.head)
 	if err != nil {
 		return nil, fmt.Errorf("encode an entry: %w", err)
 	}
-	if len(raw) > maxHead || len(e.meta) > maxMeta || len(e.body) > maxBodyBytes {
-		return nil, errors.New("encode an entry: it is too large")
+	if len(raw) > maxHead || e.isTooLarge() {
+		return nil, errTooLarge
 	}
 	from := len(out)
 	out = append(out, entryMagic...)

@@ -97,6 +97,9 @@ type joining struct {
 // add writes an entry, and gives a new item the next position. When it returns nil, the entry
 // survives a loss of power. Otherwise it is not there.
 func (s *store) add(ctx context.Context, e *entry) error {
+	if e.isTooLarge() { // else what shares its frame fails with it
+		return errTooLarge
+	}
 	j := &joining{e: e, done: make(chan struct{})}
 	s.mu.Lock()
 	s.joins = append(s.joins, j)

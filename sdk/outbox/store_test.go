@@ -434,6 +434,34 @@ func TestO2SavesThatWaitTogetherShareASync(t *testing.T) {
 	})
 }
 
+// A save that is too large to be noted fails alone: what would have been written with it is there.
+func TestO2SaveThatIsTooLargeFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newMemDisk()
+		s, _ := mustOpen(t, d)
+		s.writing <- struct{}{} // somebody writes
+		var all sync.WaitGroup
+		for _, id := range []string{"a", "large", "b"} {
+			e := newItem(id)
+			if id == "large" {
+				e.meta = make([]byte, maxMeta+1)
+			}
+			all.Go(func() {
+				if err := s.add(t.Context(), e); (id == "large") != errors.Is(err, errTooLarge) {
+					t.Errorf("%s: %v", id, err)
+				}
+			})
+		}
+		synctest.Wait()
+		<-s.writing
+		all.Wait()
+		_, items := mustOpen(t, d)
+		if got := slices.Sorted(slices.Values(idsOf(items))); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("there is %v", got)
+		}
+	})
+}
+
 // Damage is found before an item is sent, stays where it is, and concerns no other item.
 func TestO2DamageOnTheDisk(t *testing.T) {
 	d := newMemDisk()
