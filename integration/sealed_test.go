@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -9,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -63,5 +66,49 @@ func TestW2OneRequestASave(t *testing.T) {
 	files := strings.Fields(shell(t, w.dir, "ls a/team"))
 	if len(files) != 91 {
 		t.Errorf("%d files", len(files))
+	}
+}
+
+// W11: a save that has no answer does not stand for a later one of the same content: what was saved last is there, and
+// nobody is told of a conflict.
+func TestW11SaveAgainAfterOneWithoutAnswer(t *testing.T) {
+	for name, arrives := range map[string]bool{"the answer is lost": true, "the request is lost": false} {
+		t.Run(name, func(t *testing.T) {
+			w, alice, bob := team(t)
+			target, err := url.Parse("http://" + w.addr)
+			ok(t, err)
+			proxy := httputil.NewSingleHostReverseProxy(target)
+			var broken atomic.Bool
+			service := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+				if !broken.Load() || !strings.HasPrefix(r.URL.Path, wire.PathSealed) {
+					proxy.ServeHTTP(out, r)
+					return
+				}
+				if arrives {
+					proxy.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				panic(http.ErrAbortHandler)
+			}))
+			t.Cleanup(service.Close)
+			a := alice.mount("a", "--url", service.URL)
+			b := bob.mount("b")
+			for _, made := range []string{"HEAD.lock", "HEAD.tmp"} { // the first is recorded when it is closed
+				folder, replace := a.path("team"), "printf %s >"+made+" && mv "+made+" HEAD"
+				shell(t, folder, fmt.Sprintf(replace, "base"))
+				broken.Store(true)
+				shell(t, folder, "! ("+fmt.Sprintf(replace, "branch")+")")
+				broken.Store(false)
+				shell(t, folder, fmt.Sprintf(replace, "other"))
+				shell(t, folder, fmt.Sprintf(replace, "branch"))
+				for _, m := range []*mount{a, b} {
+					proctest.Eventually(t, "what was saved last is there", func() bool {
+						return shell(t, m.path("team"), "ls; cat HEAD") == "HEAD\nbranch"
+					})
+				}
+			}
+			if text := string(read(t, a.path(".svcfs/errors"))); strings.Contains(text, "\tconflict\t") {
+				t.Errorf("errors holds %s", text)
+			}
+		})
 	}
 }

@@ -50,7 +50,7 @@ func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *me
 	if earlier != nil { // recorded, and the answer was lost with its process
 		saved.remove(ctx, g.c)
 		g.c.uploads.reported(earlier.Ref)
-		g.c.uploads.forgetSealed(uploadKey{group: g.ID, name: name, digest: earlier.Hash})
+		g.c.uploads.changed(g.ID, name)
 		return *earlier, nil
 	}
 	receipt, err := g.sendBlocks(ctx, u, name, source, size, maxBlocks(caps), o)
@@ -92,12 +92,12 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 		return Receipt{}, err
 	}
 	defer done()
-	if receipt, settled, err := g.c.uploads.sendUnsure(ctx, key, o.attrs); settled {
+	if receipt, settled, err := g.c.uploads.sendUnsure(ctx, key, o); settled {
 		return receipt, err
 	}
 	receipt, err := u.finishFrom(ctx, source, name, size, hash, o)
 	if s := u.takeUnsure(); s != nil {
-		g.c.uploads.rememberSealed(key, s)
+		g.c.uploads.ended(key, s, err)
 	}
 	if err == nil {
 		u.meter.all()
@@ -106,21 +106,17 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 }
 
 // sendUnsure sends the record of an earlier attempt again, if there is one. settled means that no other need be sent.
-func (u *uploader) sendUnsure(ctx context.Context, k uploadKey, a Attributes) (r Receipt, settled bool, err error) {
-	before := u.unsureSealed(k)
-	if before == nil || before.contentID == (Digest{}) {
+func (u *uploader) sendUnsure(ctx context.Context, k uploadKey, o options) (r Receipt, settled bool, err error) {
+	before := u.takeSealed(k, o.base, true)
+	if before == nil {
 		return Receipt{}, false, nil
 	}
-	r, _, err = u.c.small.record(ctx, before, a, true)
-	if err != nil && before.mayBeRecorded() && !isLost(err) {
-		return r, true, err
-	}
+	r, _, err = u.c.small.record(ctx, before, o.attrs, true)
 	if err == nil {
 		u.reported(r.Ref)
 	}
-	u.forgetSealed(k)
-	before.Wipe()
-	return r, err == nil, err
+	u.ended(k, before, err)
+	return r, !isLost(err), err
 }
 
 // finishFrom has the upload recorded, and sends again what the service says it lacks.
@@ -147,7 +143,7 @@ func (u *BlockUpload) finishFrom(ctx context.Context, source *blockSource, name 
 // what it says. A service of ours answers first what it has recorded.
 func isLost(err error) bool {
 	switch codeOf(err) {
-	case wire.CodeMissing, wire.CodeBase, wire.CodeHead, wire.CodeUnsupported:
+	case wire.CodeMissing, wire.CodeBase, wire.CodeHead, wire.CodeSpent, wire.CodeUnsupported:
 		return true
 	}
 	return false

@@ -366,6 +366,25 @@ func TestPutResumesRecorded(t *testing.T) {
 	w.check(r, g, err, 1)
 }
 
+// The same, and another content has the name meanwhile: the record of before is no newest version.
+func TestPutResumesRecordedAndReplaced(t *testing.T) {
+	t.Parallel()
+	w := newResumeWorld(t, 5<<20)
+	w.s.Disturb(wire.PathSealed+"*", lost(4, 0))
+	_, g, err := w.put(0)
+	if err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	if _, err := g.Put(t.Context(), "film", strings.NewReader("another")); err != nil {
+		t.Fatal(err)
+	}
+	r, g, err := w.put(0)
+	if w.kept != 0 || !errors.Is(w.why, sdk.ErrNotFound) {
+		t.Errorf("%d kept, %v", w.kept, w.why)
+	}
+	w.check(r, g, err, 3)
+}
+
 // A service that says of the parts what the state file does not is not believed.
 func TestPutResumesOnlyOwnParts(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,10 @@ import (
 func AgeTickets(c *Client, by time.Duration) {
 	c.uploads.mu.Lock()
 	defer c.uploads.mu.Unlock()
-	for _, t := range c.uploads.unfinished {
-		t.since, t.lost = t.since.Add(-by), t.lost.Add(-by)
+	for _, w := range c.uploads.unanswered {
+		if t := w.ticket; t != nil {
+			t.since, t.lost = t.since.Add(-by), t.lost.Add(-by)
+		}
 	}
 }
 
@@ -26,7 +28,7 @@ func KeepClaim(c *Client, ref Ref) (kept int) {
 func KeepManifest(c *Client, name string) *Sealed {
 	s := &Sealed{contentID: Digest{1}, time: time.Now()}
 	s.key, _ = format.RandomKey()
-	c.uploads.rememberSealed(uploadKey{name: name}, s)
+	c.uploads.remember(unanswered{key: uploadKey{name: name}, sealed: s})
 	return s
 }
 
@@ -62,7 +64,7 @@ func SlowLine(c *Client, slow bool) {
 func Unsure(c *Client) int {
 	c.uploads.mu.Lock()
 	defer c.uploads.mu.Unlock()
-	return len(c.uploads.sealed)
+	return len(c.uploads.unanswered)
 }
 
 // Offers returns [ErrUnsupported] for an operation that the service does not have.

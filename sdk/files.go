@@ -193,8 +193,10 @@ func (g Group) absent(what string) error {
 // request, each with an answer of its own.
 //
 // Put costs one upload. After an error with an unknown outcome, call Put again with the
-// same content: it sends the same upload again, or looks for the record first, so that the
-// upload is paid once. Put needs the API key and membership. Errors: those of r, which errors.Is finds,
+// same content and Base: it sends the same upload again, or looks for the record first, so that the
+// upload is paid once. Where this client has another change of the name recorded meanwhile, or other content
+// has an unknown outcome there, the call is another upload: its content is the newest.
+// Put needs the API key and membership. Errors: those of r, which errors.Is finds,
 // [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull], [ErrUnavailable],
 // [ErrTimeout], those of PutOptions.Base, with which it is [ErrUnsupported] at a service that takes no
 // sealed uploads, and [ErrCorrupt] when the service confirms something else. Specification 4.3
@@ -217,8 +219,9 @@ func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...PutOpt
 //
 // told, if it is not nil, is called at most once, before anything is sent, if there was an earlier attempt, or if dir
 // cannot be used. kept is how many bytes of the content the service has already, all of them if the earlier attempt was
-// recorded. why is nil if the upload goes on; else it says why it begins anew: [ErrConflict] = the file changed since,
-// or the vault opens its key no more, [ErrNotFound] = the service has given the upload up; other errors = dir cannot be
+// recorded and is the newest version still. why is nil if the upload goes on; else it says why it begins anew:
+// [ErrConflict] = the file changed since, or the vault opens its key no more, [ErrNotFound] = the service has given the
+// upload up, or the name has another version since; other errors = dir cannot be
 // used, or another process is sending the file, so that this one could not be resumed.
 func (g Group) Resume(ctx context.Context, name string, r io.Reader, dir string, told func(kept int64, why error),
 	opts ...PutOptions) (Receipt, error) {

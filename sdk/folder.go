@@ -60,6 +60,7 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 		return done, &Error{Kind: ErrConflict, Code: wire.CodeConflict,
 			Err: errors.New("the folder was renamed so before: list the group again")}
 	}
+	g.c.uploads.moved(g.ID, folder)
 	done = FolderRename{Versions: answer.Files, Seq: Seq(r.Seq), Number: r.Number}
 	if done.Fee, err = wire.ParseAmount(r.Fee); err != nil {
 		return done, call.Malformed(err)

@@ -102,18 +102,12 @@ func (g Group) FindSave(ctx context.Context, s saving.Save, size int64, hash Dig
 	salt := saltOf(s.Key)
 	known := commitment(salt, Entry{Size: size, Hash: hash})
 	without := commitment(salt, Entry{Size: size}) // recorded with blocks that were taken over
-	r, err := g.findOwn(ctx, func(e *Entry) bool { return e.Commitment == known || e.Commitment == without })
-	return r, g.wrap("look for the record of a save", err)
-}
-
-// findOwn returns the newest record of this account that is the one, nil for none.
-func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, error) {
 	entries, err := g.c.entries(ctx, g.ID, listing{})
 	if err != nil {
-		return nil, err
+		return nil, g.wrap("look for the record of a save", err)
 	}
 	for _, e := range slices.Backward(entries) {
-		if e.Uploader == g.c.account && e.Deleted == nil && is(&e) {
+		if e.Uploader == g.c.account && e.Deleted == nil && (e.Commitment == known || e.Commitment == without) {
 			e.Number = 0
 			return &Receipt{Entry: e}, nil
 		}

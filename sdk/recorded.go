@@ -63,6 +63,7 @@ func (rs receipts) ofChanges(ctx context.Context, g GroupID, after int64, a wire
 		return nil, nil
 	}
 	var last chain.Record
+	var names []string
 	seen := map[string]bool{}
 	for i := range a.Records {
 		l, err := listedOf(&a.Records[i], g)
@@ -83,10 +84,16 @@ func (rs receipts) ofChanges(ctx context.Context, g GroupID, after int64, a wire
 			return nil, call.Malformed(err)
 		}
 		e.Group = g
+		names = append(names, e.Name)
 		e.change(&l.Record)
+		names = append(names, e.Name)
 		list, last, seen[l.Ref] = append(list, e), l.Record, true
 	}
-	return list, rs.check(ctx, g, &last, a.Receipt)
+	if err := rs.check(ctx, g, &last, a.Receipt); err != nil {
+		return nil, err
+	}
+	rs.c.uploads.changed(g, names...)
+	return list, nil
 }
 
 // ofChange verifies that the service recorded what was asked, which is reports, in the name of

@@ -230,5 +230,6 @@ func (u *uploader) receipt(ctx context.Context, sent Entry, after int64, proves 
 			return Receipt{}, call.Malformed(err)
 		}
 	}
+	u.changed(sent.Group, sent.Name)
 	return r, nil
 }

@@ -147,6 +147,7 @@ type savedParts struct {
 
 // resuming is the state file of one Put. The zero value has none.
 type resuming struct {
+	name    string
 	path    string // "" = nothing is saved
 	lock    *os.File
 	source  *blockSource
@@ -162,7 +163,7 @@ type resuming struct {
 
 // open finds the state file of a Put, and takes the lock on it.
 func (r resume) open(g Group, name string, source *blockSource) *resuming {
-	s := &resuming{source: source, told: r.told}
+	s := &resuming{name: name, source: source, told: r.told}
 	if s.told == nil {
 		s.told = func(int64, error) {}
 	}
@@ -352,20 +353,26 @@ func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockU
 }
 
 func errGivenUp() error {
-	return &Error{Op: "check", Kind: ErrNotFound, Err: errors.New("the service has given the upload up")}
+	return &Error{Op: "check", Kind: ErrNotFound,
+		Err: errors.New("the service has given the upload up, or the name has another version since")}
 }
 
-// recorded looks for the record of an upload that the service has finished.
+// recorded looks for the record of an upload that the service has finished. It counts while it is the newest version of
+// its name.
 func (s *resuming) recorded(ctx context.Context, g Group, found savedParts) (*BlockUpload, *Receipt, error) {
 	content, err := parseDigest(found.Content)
 	if err != nil {
 		return nil, nil, errGivenUp()
 	}
-	r, err := g.findOwn(ctx, func(e *Entry) bool { return e.Content == content })
-	if err == nil && r == nil {
+	e, err := g.Stat(ctx, s.name)
+	if KindOf(err) == ErrNotFound || err == nil && (e.Content != content || e.Uploader != g.c.account) {
 		err = errGivenUp()
 	}
-	return nil, r, err
+	if err != nil {
+		return nil, nil, err
+	}
+	e.Number = 0
+	return nil, &Receipt{Entry: e}, nil
 }
 
 // adopt notes the parts that an earlier process sent, as far as the service has just those. It is an

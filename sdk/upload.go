@@ -68,25 +68,21 @@ func (u *uploader) upload(ctx context.Context, g GroupID, name string, b *mem.Bu
 // again under its id, so that the service records it once.
 func (u *uploader) uploadSealed(ctx context.Context, k uploadKey, content []byte, o options) (Receipt, error) {
 	var err error
-	s := u.unsureSealed(k)
+	s := u.takeSealed(k, o.base, false)
 	repeated := s != nil
 	if repeated {
 		err = s.encryptAgain(u.c.pool, content)
 	} else {
 		s, err = u.seal(ctx, k, content, o)
 	}
-	if err != nil {
-		return Receipt{}, err
+	var r Receipt
+	if err == nil {
+		s.progress = o.progress
+		r, _, err = u.c.small.record(ctx, s, o.attrs, repeated)
 	}
-	s.progress = o.progress
-	r, _, err := u.c.small.record(ctx, s, o.attrs, repeated)
-	if err != nil && s.mayBeRecorded() && codeOf(err) != wire.CodeSpent {
-		s.keepIn(nil)
-		u.rememberSealed(k, s)
-		return Receipt{}, err
+	if s != nil {
+		u.ended(k, s, err)
 	}
-	u.forgetSealed(k)
-	s.Wipe()
 	return r, err
 }
 
@@ -168,6 +164,9 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	}
 	release, err := u.pack()
 	if err != nil {
+		if u.ticket != nil {
+			u.ended()
+		}
 		return Receipt{}, err
 	}
 	defer release()
@@ -188,7 +187,7 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 // resume settles an earlier attempt with the same content. done means that the attempt was
 // recorded.
 func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error) {
-	t := u.c.uploads.unsure(u.key)
+	t := u.c.uploads.takeTicket(u.key)
 	if t == nil {
 		return Receipt{}, false, nil
 	}
@@ -197,9 +196,10 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 		return Receipt{}, false, nil
 	}
 	if r, done, err = u.findRecorded(ctx, t.since); err != nil {
+		u.c.uploads.remember(unanswered{key: u.key, ticket: t})
 		return Receipt{}, false, err
 	}
-	u.c.uploads.forget(u.key)
+	t.key.Wipe()
 	return r, done, nil
 }
 
@@ -207,23 +207,27 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	u.ticket.compressed = u.body != u.buf
 	size := u.buf.Len()
+	defer u.ended()
 	b, err := hosted.Seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
 	receipt, err := u.send(ctx, b, size) // when it returns, nothing reads the memory any more
-	if u.ticket.state == hosted.Unsure {
-		u.c.uploads.remember(u.key, u.ticket)
-	}
 	if restoreErr := b.Restore(); restoreErr != nil {
 		u.buf.Changed()
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
-	if u.ticket.state != hosted.Unsure {
-		u.c.uploads.forget(u.key)
-		u.ticket.key.Wipe()
-	}
 	return receipt, err
+}
+
+// ended remembers an upload without an answer, and wipes the key of any other.
+func (u *uploading) ended() {
+	if u.ticket.state != hosted.Unsure {
+		u.ticket.key.Wipe()
+		return
+	}
+	u.ticket.lost = time.Now()
+	u.c.uploads.remember(unanswered{key: u.key, ticket: u.ticket})
 }
 
 // send transfers the blob and has it recorded. It repeats requests only with the same

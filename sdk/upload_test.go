@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -315,5 +318,143 @@ func TestPutFollowsAVersion(t *testing.T) {
 	}
 	if records != s.Records() {
 		t.Error("something was recorded")
+	}
+}
+
+// cut has requests break on their way, after some bytes: the service records nothing.
+func cut(http.Handler) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.CopyN(io.Discard, r.Body, 10)
+		panic(http.ErrAbortHandler)
+	})
+}
+
+// An upload without an answer is one with the same content later only while nothing else has its name: then the content
+// is another version, whether the first upload was recorded or not.
+func TestUploadWithoutAnswerIsNoLaterVersion(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int64{"small": 10, "in blocks": wire.WholeFileBytes + 1} {
+		for fault, tc := range map[string]struct {
+			disturb func(http.Handler) http.Handler
+			records int // of the upload without an answer
+		}{"the answer is lost": {lost(math.MaxInt32, 0), 1}, "the request is lost": {cut, 0}} {
+			for _, bound := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, ", ", fault, ", bound ", bound), func(t *testing.T) {
+					t.Parallel()
+					s, c := world(t, testkit.Ours)
+					g := c.Group("g")
+					x, y := noise(size), append(noise(size-1), 'y')
+					base := sdk.Ref("") // the newest version that the caller knows
+					put := func(content []byte) (sdk.Receipt, error) {
+						var o sdk.PutOptions
+						if bound {
+							o.Base = &base
+						}
+						return g.Put(t.Context(), "f", bytes.NewReader(content), o)
+					}
+					s.DisturbUploads(tc.disturb)
+					if _, err := put(x); sdk.KindOf(err) != sdk.ErrUnavailable || s.Records() != tc.records {
+						t.Fatalf("%d records, %v", s.Records(), err)
+					}
+					s.DisturbUploads(nil)
+					for i, content := range [][]byte{y, x} {
+						if i+tc.records > 0 {
+							base = newest(t, g, "f").Ref
+						}
+						r, err := put(content)
+						if err != nil || r.Ref != newest(t, g, "f").Ref || r.Hash != sdk.ComputeHash(content) ||
+							s.Records() != tc.records+i+1 {
+							t.Errorf("after %d others: %d records, %+v, %v", i, s.Records(), r, err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Of two uploads without an answer under one name, the later one alone is sent again. One that was made upon an older
+// version is none that the caller asks for.
+func TestOnlyTheNewestUploadWithoutAnswerIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, f := range []testkit.Dialect{testkit.Keyless, testkit.Ours} {
+		s, c := world(t, f)
+		put := func(content string) error {
+			_, err := c.Group("g").Put(t.Context(), "f", strings.NewReader(content))
+			return err
+		}
+		s.DisturbUploads(lost(math.MaxInt32, 0))
+		for _, content := range []string{"x", "y"} {
+			if err := put(content); sdk.KindOf(err) != sdk.ErrUnavailable {
+				t.Fatal(err)
+			}
+		}
+		s.DisturbUploads(nil)
+		for _, content := range []string{"y", "x"} {
+			if err := put(content); err != nil {
+				t.Error(err)
+			}
+		}
+		if e := newest(t, c.Group("g"), "f"); s.Records() != 3 || e.Hash != sdk.ComputeHash([]byte("x")) {
+			t.Errorf("dialect %d: %d records, the newest is %+v", f, s.Records(), e)
+		}
+	}
+	s := testkit.Start(t, testkit.Ours)
+	a := s.Account("alice", "100")
+	c, other := s.Client(t, a), s.Client(t, a)
+	if _, err := c.Group("g").Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put := func(c *sdk.Client, content string, base sdk.Ref) (sdk.Receipt, error) {
+		return c.Group("g").Put(t.Context(), "f", strings.NewReader(content), sdk.PutOptions{Base: &base})
+	}
+	s.DisturbUploads(lost(math.MaxInt32, 0))
+	if _, err := put(c, "x", ""); sdk.KindOf(err) != sdk.ErrUnavailable {
+		t.Fatal(err)
+	}
+	s.DisturbUploads(nil)
+	later, err := put(other, "y", newest(t, c.Group("g"), "f").Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := put(c, "x", later.Ref); err != nil || r.Ref != newest(t, c.Group("g"), "f").Ref || s.Records() != 3 {
+		t.Errorf("%d records, %+v, %v", s.Records(), r, err)
+	}
+}
+
+// A file that was removed, renamed or moved with its folder has its name no more: the same content is another upload.
+func TestUploadWithoutAnswerThatIsGone(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(g sdk.Group, e sdk.Entry) error{
+		"removed": func(g sdk.Group, e sdk.Entry) error {
+			_, err := g.RemoveVersions(t.Context(), []sdk.Entry{e})
+			return err
+		},
+		"deleted": func(g sdk.Group, e sdk.Entry) error { _, err := g.Delete(t.Context(), e.Ref); return err },
+		"renamed": func(g sdk.Group, e sdk.Entry) error { _, err := g.Rename(t.Context(), e.Ref, "g"); return err },
+		"moved": func(g sdk.Group, e sdk.Entry) error {
+			_, err := g.RenameFolder(t.Context(), "d", "e", e.ChangedSeq)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, c := world(t, testkit.Ours)
+			g := c.Group("g")
+			put := func() (sdk.Receipt, error) {
+				return g.Put(t.Context(), "d/f", strings.NewReader("x"), sdk.PutOptions{Base: new(sdk.Ref(""))})
+			}
+			s.DisturbUploads(lost(math.MaxInt32, 0))
+			if _, err := put(); sdk.KindOf(err) != sdk.ErrUnavailable {
+				t.Fatal(err)
+			}
+			s.DisturbUploads(nil)
+			if err := change(g, newest(t, g, "d/f")); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := put(); err != nil || r.Ref != newest(t, g, "d/f").Ref {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
 	}
 }

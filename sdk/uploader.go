@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,22 +32,55 @@ type uploadKey struct {
 	link   bool
 }
 
+// place returns what two uploads have in common of which the later one replaces the earlier one: group and name. Files
+// without a name replace none.
+func (k uploadKey) place() uploadKey {
+	if k.name == "" {
+		return k
+	}
+	return uploadKey{group: k.group, name: k.name}
+}
+
 // uploader is the state that all uploads of a client share.
 type uploader struct {
 	c *Client
 
 	mu         sync.Mutex
 	keys       map[[32]byte]string         // upload id by the fingerprint of its file key
-	unfinished map[uploadKey]*ticket       // uploads in the state unsure
+	unanswered map[uploadKey]unanswered    // uploads that may be recorded, by place: only the newest of each
 	receipts   map[Ref]struct{}            // records that a caller knows
 	sending    map[uploadKey]chan struct{} // of the upload in progress; closed at its end
-	sealed     map[uploadKey]*Sealed       // sealed uploads that may be recorded
 }
 
 func newUploader(c *Client) *uploader {
-	return &uploader{c: c, keys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
-		receipts: make(map[Ref]struct{}),
-		sending:  make(map[uploadKey]chan struct{}), sealed: make(map[uploadKey]*Sealed)}
+	return &uploader{c: c, keys: make(map[[32]byte]string), unanswered: make(map[uploadKey]unanswered),
+		receipts: make(map[Ref]struct{}), sending: make(map[uploadKey]chan struct{})}
+}
+
+// unanswered is an upload that may be recorded. The same content under the same name is the same upload again, until
+// a change of the name is recorded, or another upload there has no answer: then the content is a later version.
+type unanswered struct {
+	key    uploadKey
+	ticket *ticket // of an upload in two requests
+	sealed *Sealed // of any other; it has no ciphertext, but its manifest
+}
+
+func (w unanswered) inBlocks() bool { return w.sealed != nil && w.sealed.contentID != Digest{} }
+
+func (w unanswered) since() time.Time {
+	if w.sealed != nil {
+		return w.sealed.time
+	}
+	return w.ticket.lost
+}
+
+// wipe overwrites the key of the file in memory.
+func (w unanswered) wipe() {
+	if w.sealed != nil {
+		w.sealed.Wipe()
+	} else {
+		w.ticket.key.Wipe()
+	}
 }
 
 // exclusive waits until no other upload has the key k: two callers must not share a ticket.
@@ -75,30 +109,103 @@ func (u *uploader) exclusive(ctx context.Context, k uploadKey) (done func(), err
 	}
 }
 
-// unsure returns the ticket of an earlier attempt with an unknown outcome, or nil.
-func (u *uploader) unsure(k uploadKey) *ticket {
+// take returns an earlier upload that may be recorded, if it is one that the caller can send again. It is the caller's
+// then, who remembers it again or wipes it.
+func (u *uploader) take(k uploadKey, fits func(unanswered) bool) (w unanswered, found bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.unfinished[k]
+	if w, found = u.unanswered[k.place()]; !found || w.key != k || !fits(w) {
+		return unanswered{}, false
+	}
+	delete(u.unanswered, k.place())
+	return w, true
 }
 
-// remember keeps the ticket of an upload without an answer.
-func (u *uploader) remember(k uploadKey, t *ticket) {
+// takeTicket takes an upload in two requests, nil for none.
+func (u *uploader) takeTicket(k uploadKey) *ticket {
+	w, _ := u.take(k, func(w unanswered) bool { return w.ticket != nil })
+	return w.ticket
+}
+
+// takeSealed takes an upload in one request that replaces the same version, nil for none.
+func (u *uploader) takeSealed(k uploadKey, base string, inBlocks bool) *Sealed {
+	w, _ := u.take(k, func(w unanswered) bool {
+		return w.sealed != nil && w.inBlocks() == inBlocks && w.sealed.head.Base == base
+	})
+	return w.sealed
+}
+
+// Uploads without an answer that are kept: of some 5 KiB each, and of those in blocks with their manifests.
+const (
+	keptUnanswered = 10_000
+	keptManifests  = 64
+)
+
+// remember keeps an upload without an answer, in place of an earlier one of its name. The oldest ones go, and their
+// keys with them.
+func (u *uploader) remember(w unanswered) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	t.lost = time.Now()
-	for k, t := range u.unfinished {
-		if time.Since(t.lost) > keptTicket {
-			delete(u.unfinished, k)
+	u.drop(w.key)
+	u.unanswered[w.key.place()] = w
+	most := keptUnanswered
+	if w.inBlocks() {
+		most = keptManifests
+	}
+	kept, oldest := 0, w
+	for _, other := range u.unanswered {
+		switch {
+		case time.Since(other.since()) > keptTicket:
+			u.drop(other.key)
+		case other.inBlocks() == w.inBlocks():
+			if kept++; other.since().Before(oldest.since()) {
+				oldest = other
+			}
 		}
 	}
-	u.unfinished[k] = t
+	if kept > most {
+		u.drop(oldest.key)
+	}
 }
 
-func (u *uploader) forget(k uploadKey) {
+// drop forgets what has no answer at a place. Needs mu.
+func (u *uploader) drop(k uploadKey) {
+	if w, found := u.unanswered[k.place()]; found {
+		w.wipe()
+		delete(u.unanswered, k.place())
+	}
+}
+
+// changed notes that records gave these names to files, or took them: what had no answer there is an earlier version.
+func (u *uploader) changed(g GroupID, names ...string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.unfinished, k)
+	for _, name := range names {
+		u.drop(uploadKey{group: g, name: name})
+	}
+}
+
+// moved is changed for all names in a folder.
+func (u *uploader) moved(g GroupID, folder string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for k := range u.unanswered {
+		if k.group == g && strings.HasPrefix(k.name, folder+"/") {
+			u.drop(k)
+		}
+	}
+}
+
+// ended remembers a sealed upload if err leaves open whether it was recorded. Else it wipes its key.
+func (u *uploader) ended(k uploadKey, s *Sealed, err error) {
+	if err == nil || !s.mayBeRecorded() || isLost(err) {
+		s.Wipe()
+		return
+	}
+	if s.contentID == (Digest{}) {
+		s.keepIn(nil) // the caller has the content
+	}
+	u.remember(unanswered{key: k, sealed: s})
 }
 
 // reported remembers a record that a caller now knows. The same content uploaded again is
@@ -163,57 +270,7 @@ func (u *uploader) noteKey(key *format.Key, uploadID string) error {
 func (u *uploader) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, s := range u.sealed {
-		s.Wipe()
+	for k := range u.unanswered {
+		u.drop(k)
 	}
-	clear(u.sealed)
-}
-
-// unsureSealed returns an earlier sealed upload with an unknown outcome, without its
-// ciphertext, or nil.
-func (u *uploader) unsureSealed(k uploadKey) *Sealed {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.sealed[k]
-}
-
-// Sealed uploads without an answer that are kept: of some 5 KiB each, and of those in blocks with their manifests.
-const (
-	keptSealed    = 10_000
-	keptManifests = 64
-)
-
-// rememberSealed keeps a sealed upload without an answer. The oldest ones go, and their keys with them.
-func (u *uploader) rememberSealed(k uploadKey, s *Sealed) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.sealed[k] = s
-	alike := func(o *Sealed) bool { return (o.contentID == Digest{}) == (s.contentID == Digest{}) }
-	most := keptSealed
-	if s.contentID != (Digest{}) {
-		most = keptManifests
-	}
-	kept := 0
-	var oldest uploadKey
-	for k, other := range u.sealed {
-		if time.Since(other.time) > keptTicket {
-			other.Wipe()
-			delete(u.sealed, k)
-		} else if alike(other) {
-			kept++
-			if o := u.sealed[oldest]; o == nil || !alike(o) || other.time.Before(o.time) {
-				oldest = k
-			}
-		}
-	}
-	if kept > most {
-		u.sealed[oldest].Wipe()
-		delete(u.sealed, oldest)
-	}
-}
-
-func (u *uploader) forgetSealed(k uploadKey) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.sealed, k)
 }

@@ -33,7 +33,8 @@ type Options struct {
 // Remote records content in one piece.
 type Remote interface {
 	Account() sdk.AccountID
-	// Upload records one file. Costs one upload; never twice for one content.
+	// Upload records one file. Costs one upload; never twice for one content upon one version, until another has the
+	// name.
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, o sdk.PutOptions) (sdk.Receipt, error)
 }
 

@@ -57,7 +57,7 @@ type World struct {
 	// any service.
 	BlockBytes int64
 
-	unsure map[string]sdk.Receipt // of uploads whose answer was lost
+	unsure map[string]unsure // uploads whose answer was lost, by who made them and their names
 	blocks blocksOf
 	cut    map[sdk.Ref]int64 // bytes of a block, of files that have blocks
 
@@ -78,7 +78,9 @@ type folderRename struct {
 
 // NewWorld returns a service without groups.
 func NewWorld() *World {
-	return &World{numbers: map[sdk.GroupID]int64{}, rows: map[sdk.GroupID][]sdk.Entry{}, made: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, unsure: map[string]sdk.Receipt{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
+	return &World{numbers: map[sdk.GroupID]int64{}, rows: map[sdk.GroupID][]sdk.Entry{},
+		made: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{},
+		unsure: map[string]unsure{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
 		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
@@ -365,11 +367,14 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 		return sdk.Receipt{}, err
 	}
 	p.mu.Lock()
-	again := fmt.Sprint(p.id, g, name, b.Hash())
-	if r, ok := p.unsure[again]; ok { // it is the same upload
-		delete(p.unsure, again)
+	place, again := fmt.Sprint(p.id, g, name), fmt.Sprint(b.Hash())
+	if o.Base != nil {
+		again += fmt.Sprintf(" upon %q", *o.Base)
+	}
+	if was, ok := p.unsure[place]; ok && was.again == again { // it is the same upload
+		delete(p.unsure, place)
 		p.mu.Unlock()
-		return r, nil
+		return was.Receipt, nil
 	}
 	err := cmp.Or(p.mayWrite(g), p.isBase(g, name, o.Base))
 	if err == nil {
@@ -386,10 +391,17 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		p.unsure[again] = r
+		p.unsure[place] = unsure{r, again}
 		return sdk.Receipt{}, err
 	}
+	delete(p.unsure, place)
 	return r, nil
+}
+
+// unsure is an upload whose answer was lost.
+type unsure struct {
+	sdk.Receipt
+	again string // what the same upload has
 }
 
 // setUpon records which version an upload was made upon.
