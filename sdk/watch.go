@@ -65,10 +65,10 @@ const (
 	// maxWatchGap: most of them are of this account.
 	watchGap    = 20 * time.Millisecond
 	maxWatchGap = 200 * time.Millisecond
-	// watchPause is the pause after a request without events. It doubles after each fault,
-	// up to maxWatchPause.
+	// watchPause is the pause after a request that the service did not hold, and after a fault. It doubles after
+	// each further fault, up to maxWatchPause: what happens meanwhile is told that much later.
 	watchPause    = 500 * time.Millisecond
-	maxWatchPause = 30 * time.Second
+	maxWatchPause = 4 * time.Second
 )
 
 // Watch returns the events in the groups of the caller after a sequence number; 0 means
@@ -151,16 +151,25 @@ func (w *watching) next(ctx context.Context) error {
 	case ctx.Err() != nil || isForGood(KindOf(failed)):
 		return failed
 	default:
-		w.backoff = min(2*w.backoff, maxWatchPause)
-		w.pause = w.backoff
+		w.pause, w.backoff = w.backoff, min(2*w.backoff, maxWatchPause)
 	}
 	return nil
 }
 
+// Watching reports whether the service tells this client of changes now: it answered the last request of
+// [Client.Watch], and the machine did not sleep since. A connection that died silently counts for four seconds, and
+// where a proxy keeps it up, until the end of the request, which takes up to 45 seconds. Asking ends a request that the
+// machine slept over. Local, free.
+func (c *Client) Watching() bool { return c.calls.Hears() }
+
+// watchOnce requests events once. After a fault it does not wait for any: the answer says that there are none.
 func (c *Client) watchOnce(ctx context.Context, after int64) (got news, err error) {
-	request := wire.WatchRequest{AfterSeq: &after, TimeoutMS: watchPatience.Milliseconds()}
+	request := wire.WatchRequest{AfterSeq: &after}
+	if c.Watching() {
+		request.TimeoutMS = watchPatience.Milliseconds()
+	}
 	ask := c.tools.call(wire.OpWatch, request, &got)
-	ask.Kind, ask.Wait = call.Once, watchPatience+c.cfg.Timeout
+	ask.Kind, ask.Wait, ask.Held = call.Once, watchPatience+c.cfg.Timeout, true
 	if err = c.calls.Do(ctx, ask); err != nil {
 		return news{}, err
 	}

@@ -2,6 +2,8 @@ package sdk_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"iter"
 	"net/http"
 	"sync/atomic"
@@ -66,6 +68,58 @@ func TestWatchWaitsFaultsOut(t *testing.T) {
 	}
 	if n := s.Hits(watchPath); n < 6 {
 		t.Errorf("%d requests: the faults were not met", n)
+	}
+}
+
+// M5: from a request that failed until one is answered the service announces nothing. The first one after it is not
+// held.
+func TestM5WatchingEndsWithAFault(t *testing.T) {
+	t.Parallel()
+	s, c := world(t, testkit.Ours)
+	fails, goesOn := make(chan struct{}), make(chan struct{})
+	asked := make(chan wire.WatchRequest, 3)
+	s.Disturb(watchPath, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var request wire.WatchRequest
+			body, _ := io.ReadAll(r.Body)
+			_ = json.Unmarshal(body, &request)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			asked <- request
+			switch {
+			case request.AfterSeq == nil: // the beginning
+			case request.TimeoutMS > 0:
+				<-fails
+				panic(http.ErrAbortHandler)
+			default:
+				<-goesOn
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	events, err := c.Watch(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = next(t, events)
+	}()
+	<-asked
+	if held := <-asked; held.TimeoutMS == 0 || !c.Watching() {
+		t.Errorf("asked for %+v; is told of changes: %v", held, c.Watching())
+	}
+	close(fails)
+	if again := <-asked; again.TimeoutMS != 0 || c.Watching() {
+		t.Errorf("after a fault asked for %+v; is told of changes: %v", again, c.Watching())
+	}
+	if _, err := c.Group("g").Put(t.Context(), "meanwhile", bytes.NewReader([]byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	close(goesOn)
+	<-ended
+	if !c.Watching() {
+		t.Error("is not told of changes by a service that answers")
 	}
 }
 

@@ -3,9 +3,11 @@ package call
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/locked"
@@ -41,13 +43,18 @@ type Caller struct {
 	cfg      Config
 	base     string // path of Config.URL, "" for none
 	http     *http.Client
+	held     *http.Client // for calls that are [Call].Held
 	tokens   tokenSource
 	outage   outage
 	traffic  traffic
 	distance shortest // until an answer began
-	awake    awake
-	down, up line // see [Limit]
+	down, up line     // see [Limit]
 	made     time.Time
+
+	mu    sync.Mutex // guards the fields below
+	awake awake
+	holds map[*pace]bool // of calls that the service holds
+	deaf  bool           // the last one failed, or the machine slept since it began
 
 	// FarAfter and ApartAfter are other than by default only in tests. See [Caller.IsFar], [Caller.IsApart].
 	FarAfter, ApartAfter time.Duration
@@ -55,16 +62,20 @@ type Caller struct {
 
 // New makes a caller. It sends nothing.
 func New(cfg Config) *Caller {
-	c := &Caller{cfg: cfg, made: time.Now(), FarAfter: far, ApartAfter: nearby}
+	c := &Caller{cfg: cfg, made: time.Now(), holds: make(map[*pace]bool), FarAfter: far, ApartAfter: nearby}
 	if base, err := url.Parse(cfg.URL); err == nil {
 		c.base = strings.TrimRight(base.EscapedPath(), "/")
 	}
-	if cfg.Transport == nil {
-		cfg.Transport = newTransport()
+	over := func(t http.RoundTripper) *http.Client {
+		return &http.Client{Transport: t,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
-	c.http = &http.Client{
-		Transport:     cfg.Transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	if cfg.Transport == nil {
+		c.http = over(newTransport(&net.Dialer{Timeout: dialTimeout}))
+		c.held = over(newTransport(heldDialer()))
+	} else {
+		c.http = over(cfg.Transport)
+		c.held = c.http
 	}
 	c.tokens.c, c.tokens.key = c, cfg.Key
 	return c
@@ -73,7 +84,14 @@ func New(cfg Config) *Caller {
 // Close closes idle connections, unless they are of Config.Transport. Calls in progress go on.
 func (c *Caller) Close() {
 	if c.cfg.Transport == nil {
-		c.http.CloseIdleConnections()
+		c.closeIdle()
+	}
+}
+
+func (c *Caller) closeIdle() {
+	c.http.CloseIdleConnections()
+	if c.held != c.http {
+		c.held.CloseIdleConnections()
 	}
 }
 
@@ -96,6 +114,9 @@ type Call struct {
 	// Long is an answer that may take as long as it moves, such as content or a list. Any other must end
 	// within Wait after it began.
 	Long bool
+	// Held is a call that the service holds until it has news. It ends when its connection died silently, within
+	// [heldDead], and when the machine slept meanwhile. See [Caller.Hears].
+	Held bool
 	// Progress is told how much of Body was sent; without a Body, how much of the answer arrived. May be nil.
 	Progress func(done, total int64)
 	// Answer reads an answer that is 2xx. It may be called again when the call is repeated. nil = nothing of
@@ -118,12 +139,18 @@ type Body struct {
 // Do sends a call, and again as its kind says. When Do returns, nothing reads the memory of its body any more.
 // It returns a [*Refusal] for an answer that is not 2xx.
 func (c *Caller) Do(ctx context.Context, call Call) error {
-	return c.Repeat(ctx, call.Kind, func(ctx context.Context) error {
+	err := c.Repeat(ctx, call.Kind, func(ctx context.Context) error {
 		if call.URL != "" {
 			return c.exchange(ctx, &call, call.URL, grant{})
 		}
 		return c.authorized(ctx, &call)
 	})
+	if call.Held {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.deaf = err != nil
+	}
+	return err
 }
 
 // authorized sends a call with a token. If the service refuses the token, which it then did not act on, it sends

@@ -28,15 +28,25 @@ const (
 	// connection, in bytes.
 	TransferBuffer = 64 << 10
 	dialTimeout    = 10 * time.Second
+	// heldDead is after which time a connection is dead whose other end acknowledges nothing, if the service holds a
+	// call on it. Others have longer: what they carry is dear, and a line may come back. Only the kernel can tell.
+	heldDead = 4 * time.Second
 	// maxErrorBytes bounds the body of an answer that is not 2xx, or that does not count, in bytes.
 	maxErrorBytes = 64 << 10
 )
 
-// newTransport returns the transport of a caller without Config.Transport.
-func newTransport() http.RoundTripper {
+// heldDialer makes connections for calls that the service holds. While nothing else is on its way, the other end has to
+// acknowledge probes.
+func heldDialer() *net.Dialer {
+	return &net.Dialer{Timeout: dialTimeout, Control: endUnacked(heldDead),
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: heldDead / 2, Interval: heldDead / 4, Count: 2}}
+}
+
+// newTransport returns a transport of a caller without Config.Transport.
+func newTransport(dialer *net.Dialer) http.RoundTripper {
 	return &http.Transport{
 		Proxy:                  proxyFor,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		MaxIdleConnsPerHost:    keptConnections,
 		IdleConnTimeout:        90 * time.Second,
@@ -115,15 +125,21 @@ func (c *Caller) exchange(ctx context.Context, call *Call, address string, as gr
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 		end = func() { cancel(nil) }
 	}
+	c.noteSleep()
 	life, pace, unpace := c.paced(life, c.waitFor(call))
 	stop := func() { unpace(); end() }
+	over := c.http
+	if call.Held {
+		over = c.held
+		defer c.hold(pace)()
+	}
 	memory := lease{pace: pace}
 	defer memory.end()
 	req, err := c.newRequest(life, call, address, as, &memory)
 	var resp *http.Response
 	if err == nil {
 		c.limitRequest(req, call.Body != nil)
-		resp, err = c.send(req)
+		resp, err = c.send(over, req)
 	}
 	if err != nil {
 		stop()
@@ -219,12 +235,9 @@ func (c *Caller) newRequest(ctx context.Context, call *Call, address string, as 
 }
 
 // send sends a request. It returns a [*Refusal] for an answer that is not 2xx.
-func (c *Caller) send(req *http.Request) (*http.Response, error) {
-	if c.awake.slept(time.Now(), time.Since(c.made)) { // the other ends may have forgotten us
-		c.http.CloseIdleConnections()
-	}
+func (c *Caller) send(over *http.Client, req *http.Request) (*http.Response, error) {
 	began := time.Now()
-	resp, err := c.http.Do(req)
+	resp, err := over.Do(req)
 	if err == nil {
 		c.distance.note(time.Since(began))
 	}
@@ -240,7 +253,7 @@ func (c *Caller) send(req *http.Request) (*http.Response, error) {
 			c.outage.failed(time.Now())
 		}
 		if errors.Is(err, errTooSlow) { // by WithPatience
-			c.http.CloseIdleConnections()
+			c.closeIdle()
 		}
 		return nil, err
 	}

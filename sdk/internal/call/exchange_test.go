@@ -49,6 +49,42 @@ func TestE7ConnectionsAfterSleep(t *testing.T) {
 	ask(1)
 }
 
+// E7, M5: a call that the service holds ends when the machine slept, and whoever asks knows at once that nothing was
+// heard meanwhile. The next one that is answered changes that.
+func TestM5HeldCallEndsAfterSleep(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{}, 1)
+	hold := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	c := New(Config{Timeout: time.Hour})
+	t.Cleanup(c.Close)
+	ask := Call{Kind: Once, Method: http.MethodGet, URL: server.URL, Held: true}
+	if !c.Hears() {
+		t.Error("hears nothing though the machine did not sleep")
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Do(t.Context(), ask) }()
+	<-arrived
+	c.made = c.made.Add(time.Hour) // as if the clock of the process had stood still for an hour
+	if c.Hears() || c.Hears() {
+		t.Error("hears the service though the machine slept")
+	}
+	if err := <-done; !errors.Is(err, errStill) {
+		t.Errorf("the call ends with %v", err)
+	}
+	close(hold)
+	if err := c.Do(t.Context(), ask); err != nil || !c.Hears() {
+		t.Errorf("%v: does not hear the service that answers", err)
+	}
+}
+
 // Threat 9: a service that speaks only what was broken long ago is refused; the
 // same one with TLS 1.2 is not.
 func TestThreat9OldTLS(t *testing.T) {

@@ -89,7 +89,7 @@ func (c *Caller) paced(ctx context.Context, wait time.Duration) (paced context.C
 	ctx, cancel := context.WithCancelCause(ctx)
 	now := time.Now()
 	p = &pace{cancel: cancel, wait: wait, stall: stallTimes * c.cfg.Timeout, outer: outer, all: &c.traffic,
-		idle: c.http.CloseIdleConnections, last: now, alive: now, window: now}
+		idle: c.closeIdle, last: now, alive: now, window: now}
 	p.before[1] = p.all.total()
 	p.mu.Lock()
 	p.timer = time.AfterFunc(min(p.wait, p.tick()), p.look)

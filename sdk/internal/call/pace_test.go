@@ -16,7 +16,8 @@ import (
 const testStall = stallTimes * DefaultTimeout
 
 func paceCaller() *Caller {
-	return &Caller{cfg: Config{Timeout: DefaultTimeout}, http: &http.Client{Transport: &http.Transport{}}}
+	over := &http.Client{Transport: &http.Transport{}}
+	return &Caller{cfg: Config{Timeout: DefaultTimeout}, http: over, held: over}
 }
 
 // lasts reports how long a request is waited for, of which do is what moves; limit = it was

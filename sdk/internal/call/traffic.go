@@ -154,9 +154,8 @@ func (t *traffic) total() int64 {
 // machine sleeps.
 const suspended = 10 * time.Second
 
-// awake notices that the machine slept.
+// awake notices that the machine slept. It is for one goroutine.
 type awake struct {
-	mu     sync.Mutex
 	begun  bool
 	offset time.Duration // of the clock on the wall from the other one
 }
@@ -165,11 +164,46 @@ type awake struct {
 // process has run.
 func (a *awake) slept(wall time.Time, running time.Duration) bool {
 	offset := time.Duration(wall.UnixNano()) - running
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	slept := a.begun && offset-a.offset > suspended
 	a.begun, a.offset = true, offset
 	return slept
+}
+
+// noteSleep ends what the machine slept over: the other ends may have forgotten us.
+func (c *Caller) noteSleep() {
+	c.mu.Lock()
+	slept := c.awake.slept(time.Now(), time.Since(c.made))
+	if slept {
+		c.deaf = true
+		for p := range c.holds {
+			p.giveUp(errStill)
+		}
+	}
+	c.mu.Unlock()
+	if slept {
+		c.closeIdle()
+	}
+}
+
+// hold notes a call that the service holds, until done.
+func (c *Caller) hold(p *pace) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds[p] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.holds, p)
+	}
+}
+
+// Hears reports whether the service answered the last call that is [Call].Held, and the machine did not sleep since.
+// When it slept, Hears ends those that are held.
+func (c *Caller) Hears() bool {
+	c.noteSleep()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.deaf
 }
 
 func (t *traffic) state(now time.Time) network.Traffic {

@@ -1,8 +1,10 @@
 package call
 
 import (
+	"cmp"
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,5 +31,17 @@ func unackedOf(c net.Conn) func() int64 {
 			}
 		})
 		return left
+	}
+}
+
+// endUnacked returns what has the kernel end a connection on which the other end acknowledges nothing for d, for
+// [net.Dialer].Control.
+func endUnacked(d time.Duration) func(network, address string, c syscall.RawConn) error {
+	return func(_, _ string, c syscall.RawConn) (err error) {
+		failed := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, //#nosec G115 -- a descriptor
+				int(d.Milliseconds()))
+		})
+		return cmp.Or(failed, err)
 	}
 }
