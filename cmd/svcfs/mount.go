@@ -262,7 +262,8 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		Ours: ours, AllowDelete: p.flags.allowDelete && ours, AllowCrawlers: p.flags.allowCrawlers,
 		Scratch: p.flags.scratch, Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price,
-		ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Limit: c.Limit,
+		ReadPrice: remote.ReadPrice, Watch: c.Watch, Watching: c.Watching,
+		Connection: c.Connection, Traffic: c.Traffic, Limit: c.Limit,
 		Version: wire.Version(), Mountpoint: p.dir, Left: a.leftPath(os.Getpid()), Address: c.NetworkInfo().MCPURL,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}

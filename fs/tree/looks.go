@@ -16,8 +16,8 @@ const missInterval = 500 * time.Millisecond
 // looks is what package look is given by the tree.
 func (t *Tree) looks() look.Config {
 	return look.Config{Service: t.remote, Interval: t.cfg.RefreshInterval, Patience: t.cfg.MetadataTimeout, Log: t.log,
-		Now: t.now, Price: t.cfg.ReadPrice, Storage: t.cfg.Storage, Watch: t.cfg.Watch, Budget: &t.spent,
-		Judge: t.judge, Note: func(err error) {
+		Now: t.now, Price: t.cfg.ReadPrice, Storage: t.cfg.Storage, Watch: t.cfg.Watch,
+		Watching: t.cfg.Watching, Budget: &t.spent, Judge: t.judge, Note: func(err error) {
 			var failed *Error
 			if errors.As(err, &failed) {
 				t.Note(failed)
@@ -82,7 +82,7 @@ func (g *group) use(ctx context.Context, maxAge time.Duration) error {
 }
 
 // stillMember checks that the account was not revoked, before content in memory is handed
-// out, where the service does not announce changes (M5).
+// out, unless the service announces changes now (M5).
 func (g *group) stillMember(ctx context.Context) error {
 	if err := g.list.CheckMember(ctx); err != nil {
 		return err

@@ -73,9 +73,11 @@ type Config struct {
 	ReadPrice func(ctx context.Context, g sdk.GroupID) (sdk.Amount, error)
 	// Watch delivers events, see [sdk.Client.Watch]; may be nil, and fail where the
 	// service does not offer it.
-	Watch  func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
-	Known  GroupMemory // which of groups that look alike keeps its name; nil = the one this mount sees first
-	Kernel Kernel      // may be nil, and set later
+	Watch func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
+	// Watching reports whether they arrive now, see [sdk.Client.Watching]; nil = as long as Watch delivers them.
+	Watching func() bool
+	Known    GroupMemory // which of groups that look alike keeps its name; nil = the one this mount sees first
+	Kernel   Kernel      // may be nil, and set later
 	// Storage returns the bytes that are stored and may be stored, of a group or with "" of
 	// the account, see [Client.Storage]; nil where the service does not offer it.
 	Storage    func(ctx context.Context, g sdk.GroupID) (sdk.Storage, error)

@@ -105,6 +105,43 @@ func TestEventsTakeAwayAtOnce(t *testing.T) {
 	}
 }
 
+// M5: a revocation whose event does not arrive, because the machine slept or its connection died, counts at the next
+// open.
+func TestM5RevokedWhileTheWatchIsLost(t *testing.T) {
+	w := treetest.NewWorld()
+	w.Member("g", bob, alice)
+	w.Put("g", bob, "f", []byte("content"))
+	var lost atomic.Bool
+	var c clock
+	events := make(chan sdk.Event)
+	m := mount(t, w, alice, c.use, func(cfg *Config) {
+		cfg.RefreshInterval = DefaultRefreshInterval
+		cfg.Watching = func() bool { return !lost.Load() }
+		cfg.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
+			return treetest.Events(events), nil
+		}
+	})
+	t.Cleanup(func() { close(events) })
+	proctest.Eventually(t, "changes are announced", m.look.Watched)
+	open := func() error {
+		h, err := m.node("/g/f").(*File).Open(t.Context(), OpenFlags{Read: true})
+		if err == nil {
+			_, err = readAll(t, h)
+			h.Release()
+		}
+		return err
+	}
+	ok(t, open())
+	w.Revoke("g", alice)
+	c.ns.Add(int64(time.Hour))
+	ok(t, open()) // the service would have said so
+	lost.Store(true)
+	wantClass(t, open(), ClassRevoked)
+	if n := m.contents.Cache.Stats().Entries; n != 0 {
+		t.Errorf("%d files are still in memory", n)
+	}
+}
+
 // Without a watch, and after its end, a program that looks soon sees changes.
 func TestLooksShowNewsWithoutAWatch(t *testing.T) {
 	for name, begin := range map[string]func() (iter.Seq2[sdk.Event, error], error){

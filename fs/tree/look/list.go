@@ -243,13 +243,13 @@ func (s *List) NoteMember() {
 	s.memberAt = s.l.cfg.Now()
 }
 
-// CheckMember has the list of groups say whether the account still belongs to the group, where the service does not
-// announce changes (M5). It waits for the service, but not for long, and fails only with ctx.
+// CheckMember has the list of groups say whether the account still belongs to the group, unless the service announces
+// changes now (M5). It waits for the service, but not for long, and fails only with ctx.
 func (s *List) CheckMember(ctx context.Context) error {
 	s.l.mu.RLock()
 	fresh := s.l.cfg.Now().Sub(s.memberAt) < s.l.cfg.Interval
 	s.l.mu.RUnlock()
-	if fresh || s.l.Watched() || !s.l.Reached() {
+	if fresh || s.l.isTold() || !s.l.Reached() {
 		return nil
 	}
 	_ = s.l.wait(ctx, s.checkMember()) // without an answer nothing is known

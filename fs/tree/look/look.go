@@ -48,8 +48,10 @@ type Config struct {
 	// knows.
 	Storage func(ctx context.Context, g sdk.GroupID) (sdk.Storage, error)
 	// Watch delivers events. It may fail; nil = Look.Watch is not called.
-	Watch  func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
-	Budget *policy.Budget
+	Watch func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
+	// Watching reports whether events of a watch that goes on arrive now, see [sdk.Client.Watching]; nil = always.
+	Watching func() bool
+	Budget   *policy.Budget
 	// Judge says what the error of a look means; nil = nothing, as when it was interrupted.
 	Judge   func(err error) *Failed
 	Note    func(err error)                             // tells users of it
@@ -73,6 +75,7 @@ type Look struct {
 	reached atomic.Bool    // the last look at the ledger succeeded
 
 	polledAt time.Time // Tick looked at a ledger that is watched; Tick's alone
+	told     bool      // the watch was not lost; Tick's alone
 
 	mu          sync.RWMutex          // guards the fields below, and those of lists that are marked so
 	lists       map[sdk.GroupID]*List // "" is Groups
@@ -92,6 +95,9 @@ func New(ctx context.Context, cfg Config, listGroups func(context.Context) error
 
 // Watched reports whether the service announces changes.
 func (l *Look) Watched() bool { return l.watched.Load() }
+
+// isTold reports whether it does so now: a watch that goes on may have lost its connection.
+func (l *Look) isTold() bool { return l.Watched() && (l.cfg.Watching == nil || l.cfg.Watching()) }
 
 // Reached reports whether the service answered the last look.
 func (l *Look) Reached() bool { return l.reached.Load() }
@@ -163,19 +169,23 @@ func (l *Look) listsWith(match func(*List) bool) (list []*List) {
 
 // Tick runs every interval.
 func (l *Look) Tick(ctx context.Context) {
-	now, unsent := l.cfg.Now(), l.cfg.Unsent()
+	now, unsent, told := l.cfg.Now(), l.cfg.Unsent(), l.isTold()
+	lost := l.told && !told
+	l.told = told
+	if !told {
+		for _, s := range l.listsWith(func(s *List) bool { return s.Open.Load() > 0 }) {
+			s.checkMember()
+		}
+	}
 	if l.Watched() {
 		if unsent {
 			l.probe(now)
 		}
-		if !unsent && !l.Reached() || now.Sub(l.polledAt) >= WatchedInterval {
+		if !unsent && !l.Reached() || lost || now.Sub(l.polledAt) >= WatchedInterval {
 			l.polledAt = now
 			l.NoteReached(l.Refresh(ctx))
 		}
 		return
-	}
-	for _, s := range l.listsWith(func(s *List) bool { return s.Open.Load() > 0 }) {
-		s.checkMember()
 	}
 	if unsent || !l.Reached() {
 		l.probe(now)

@@ -31,6 +31,7 @@ type mount struct {
 	price   func(context.Context) error // nil = looks are free
 	row     sdk.Entry                   // the newest
 	looks   map[string]int              // of "groups", "g", "price" and "member"
+	deaf    bool                        // no event arrives
 	unsent  bool                        // something waits
 	sent    []bool                      // as Send was told
 	noted   []error                     // as Note was told
@@ -47,14 +48,15 @@ func bubble(t *testing.T, do func(t *testing.T, m *mount)) {
 		m.budget.Now = time.Now
 		m.Look = New(life, Config{Service: m, Interval: 2 * time.Second, Patience: 5 * time.Second, Now: time.Now,
 			Log: slog.New(slog.DiscardHandler), Price: m.askPrice, Watch: m.watch, Judge: m.judge, Storage: m.storage,
-			Budget:  &m.budget,
-			Note:    func(err error) { m.set(func() { m.noted = append(m.noted, err) }) },
-			Alone:   func(_ string, work func(context.Context)) { work(life) },
-			Unsent:  func() (is bool) { m.set(func() { is = m.unsent }); return is },
-			Send:    func(wasAway bool) { m.set(func() { m.sent, m.unsent = append(m.sent, wasAway), false }) },
-			Pending: func(e sdk.Event) { m.set(func() { m.warned = append(m.warned, e.Kind) }) },
-			Setting: func(g sdk.GroupID) { m.set(func() { m.warned = append(m.warned, "setting of "+string(g)) }) },
-			Settle:  func(context.Context) { m.set(func() { m.settled++ }) },
+			Budget:   &m.budget,
+			Watching: func() (is bool) { m.set(func() { is = !m.deaf }); return is },
+			Note:     func(err error) { m.set(func() { m.noted = append(m.noted, err) }) },
+			Alone:    func(_ string, work func(context.Context)) { work(life) },
+			Unsent:   func() (is bool) { m.set(func() { is = m.unsent }); return is },
+			Send:     func(wasAway bool) { m.set(func() { m.sent, m.unsent = append(m.sent, wasAway), false }) },
+			Pending:  func(e sdk.Event) { m.set(func() { m.warned = append(m.warned, e.Kind) }) },
+			Setting:  func(g sdk.GroupID) { m.set(func() { m.warned = append(m.warned, "setting of "+string(g)) }) },
+			Settle:   func(context.Context) { m.set(func() { m.settled++ }) },
 		}, func(ctx context.Context) error { return m.lists(ctx, m.Groups, "groups") })
 		v := view.New()
 		m.list = m.NewList("g", v, func(ctx context.Context) error {
@@ -458,6 +460,39 @@ func TestMembers(t *testing.T) {
 		m.list.Open.Add(1)
 		if n := m.during("member", func() { time.Sleep(time.Minute) }); n != 30 {
 			t.Errorf("asked %d times in a minute", n)
+		}
+	})
+}
+
+// M5: a watch that goes on, but has lost its connection, announces nothing: members are asked for as without one,
+// before content in memory is given out and while files are open. The groups are looked at once.
+func TestM5MembersWhileTheWatchIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, m *mount) {
+		m.watched()
+		m.ok(m.list.Use(t.Context(), 0))
+		check := func() {
+			time.Sleep(m.cfg.Interval)
+			m.ok(m.list.CheckMember(t.Context()))
+		}
+		m.list.Open.Add(1)
+		if n := m.during("member", func() { check(); check() }); n != 0 {
+			t.Errorf("asked %d times for what the service announces", n)
+		}
+		m.list.Open.Add(-1)
+		m.set(func() { m.deaf = true })
+		if n := m.during("member", func() { m.ok(m.list.CheckMember(t.Context())) }); n != 1 {
+			t.Errorf("asked %d times though nothing is announced", n)
+		}
+		if n := m.during("groups", func() { time.Sleep(2 * m.cfg.Interval) }); n != 1 {
+			t.Errorf("looked at the groups %d times", n)
+		}
+		m.list.Open.Add(1)
+		if n := m.during("member", func() { time.Sleep(time.Minute) }); n != 30 {
+			t.Errorf("asked %d times in a minute with an open file", n)
+		}
+		m.set(func() { m.deaf = false })
+		if n := m.during("member", check); n != 0 {
+			t.Errorf("asked %d times once changes are announced again", n)
 		}
 	})
 }
