@@ -104,7 +104,8 @@ func (s *List) Ask(ctx context.Context, ask func() (news bool, err error)) error
 	now := s.l.cfg.Now()
 	s.pacing.Note(now, news || s.listedAt.IsZero(), s.l.cfg.Interval, LongestPause)
 	if err == nil {
-		s.memberAt, s.reportedDry = now, false
+		s.noteMember(now)
+		s.reportedDry = false
 	}
 	return err
 }
@@ -240,16 +241,19 @@ func (s *List) Price() sdk.Amount {
 func (s *List) NoteMember() {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	s.memberAt = s.l.cfg.Now()
+	s.noteMember(s.l.cfg.Now())
 }
+
+// noteMember keeps the time without the clock that stops while the machine sleeps. Needs Look.mu.
+func (s *List) noteMember(now time.Time) { s.memberAt = now.Round(0) }
 
 // CheckMember has the list of groups say whether the account still belongs to the group, unless the service announces
 // changes now (M5). It waits for the service, but not for long, and fails only with ctx.
 func (s *List) CheckMember(ctx context.Context) error {
 	s.l.mu.RLock()
-	fresh := s.l.cfg.Now().Sub(s.memberAt) < s.l.cfg.Interval
+	age := s.l.cfg.Now().Sub(s.memberAt)
 	s.l.mu.RUnlock()
-	if fresh || s.l.isTold() || !s.l.Reached() {
+	if age >= 0 && age < s.l.cfg.Interval || s.l.isTold() || !s.l.Reached() {
 		return nil
 	}
 	_ = s.l.wait(ctx, s.checkMember()) // without an answer nothing is known
@@ -271,7 +275,7 @@ func (s *List) checkMember() *asking {
 		l.mu.Lock()
 		doubt := !member && s.doubts.IsDue(now)
 		if member {
-			s.memberAt = now
+			s.noteMember(now)
 		}
 		if doubt {
 			s.doubts.Note(now, false, l.cfg.Interval, LongestPause)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -495,6 +496,15 @@ func TestM5MembersWhileTheWatchIsLost(t *testing.T) {
 			t.Errorf("asked %d times once changes are announced again", n)
 		}
 	})
+}
+
+// M5: that the account is a member does not stay new while the machine sleeps, and the clock that counts with it.
+func TestM5MembershipAgesInASleep(t *testing.T) {
+	s := New(t.Context(), Config{Now: time.Now}, nil).NewList("g", view.New(), nil)
+	s.NoteMember()
+	if at := s.memberAt.String(); strings.Contains(at, "m=") {
+		t.Errorf("%s has the clock that stops", at)
+	}
 }
 
 // A3: the space for files is asked for at most once in a while, nobody waits long for it, and that of the account stands
