@@ -179,23 +179,33 @@ func (o *Outbox) openAll(list []*journal) {
 		n := min(len(list), openers)
 		errs := o.openSome(list[:n], &groups)
 		var away error
+		waits := false
 		for k, j := range list[:n] {
-			if isDownNow(errs[k]) {
-				away = errs[k]
+			switch {
+			case !isDownNow(errs[k]):
+				o.opened(j, errs[k])
 				continue
+			case isDown(errs[k]):
+				away = errs[k]
+			default:
+				o.holdUnopened(j, errs[k], time.Now().Add(pause))
 			}
-			o.opened(j, errs[k])
+			waits = true
 		}
 		if away == nil {
-			list, pause = list[n:], shortestPause
 			o.isBack()
 			o.Kick()
+		}
+		if !waits {
+			list, pause = list[n:], shortestPause
 			continue
 		}
 		list = slices.DeleteFunc(list, func(j *journal) bool { return o.isOpened(j) })
-		o.mu.Lock()
-		o.away, o.next = away, time.Now().Add(pause)
-		o.mu.Unlock()
+		if away != nil {
+			o.mu.Lock()
+			o.away, o.next = away, time.Now().Add(pause)
+			o.mu.Unlock()
+		}
 		groups = nil
 		select {
 		case <-time.After(pause):
@@ -206,7 +216,18 @@ func (o *Outbox) openAll(list []*journal) {
 	}
 }
 
-// isDownNow reports whether an error is one of a service that is away.
+// holdUnopened has what a journal holds wait for its key alone: other groups do not wait for it.
+func (o *Outbox) holdUnopened(j *journal, err error, next time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, i := range j.list {
+		if !i.opened && i.state != Parked {
+			i.held, i.reason, i.notBefore = err, words(err), next
+		}
+	}
+}
+
+// isDownNow reports whether a journal is to be opened later: the service is away, or is to be asked again.
 func isDownNow(err error) bool {
 	return err != nil && isRemote(err) && isAway(err) && sdk.KindOf(err) != sdk.ErrCorrupt
 }
@@ -348,7 +369,7 @@ func (o *Outbox) opened(j *journal, why error) {
 		}
 		o.mu.Lock()
 		if o.items[i.clear.ID] == i && !i.opened { // else discarded meanwhile
-			i.opened = true
+			i.opened, i.held, i.notBefore = true, nil, time.Time{}
 			o.enter(i)
 			if err != nil && i.state != Parked {
 				o.step(i, Parked)

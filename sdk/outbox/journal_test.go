@@ -161,6 +161,50 @@ func TestO9KeysAreSealedAnew(t *testing.T) {
 	}
 }
 
+// O3: a journal that the service does not open for long holds up no other group, where the keyring says which group it
+// is of. What waits for it is told so.
+func TestO3JournalThatDoesNotOpenHoldsUpItsGroup(t *testing.T) {
+	for _, keyring := range []bool{true, false} {
+		run(t, func(c *outbox.Config) {
+			if keyring {
+				c.Keys.Names, _ = format.RandomKey()
+			}
+		}, func(t *testing.T, b *box) {
+			b.hold()
+			b.put("a", "1", ref(""))
+			synctest.Wait()
+			b.fail(nil)
+			b.failFor(func(op string, u *outbox.Upload) error {
+				if op == "open" && u.Group == "g" {
+					return &sdk.Error{Op: "open", Kind: sdk.ErrOther, Err: errors.New("status 500")}
+				}
+				return nil
+			})
+			b.restart(true)
+			time.Sleep(time.Hour)
+			if i := b.Items()[0]; !strings.Contains(i.Reason, "500") || i.Next == nil || i.Next.Before(time.Now()) {
+				t.Errorf("keyring %v: there is %+v", keyring, i)
+			}
+			i, err := b.Put(t.Context(), outbox.Save{Group: "h", Name: "b", Content: []byte("2")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(i.ID)
+			if err := b.Settle(t.Context(), i.ID); keyring != (err == nil) || keyring != (b.s.Contents["h/b"] == "2") {
+				t.Errorf("keyring %v: settled: %v, recorded %v", keyring, err, b.s.Contents)
+			}
+			if err := b.Before(t.Context(), "g"); !errors.Is(err, outbox.ErrAway) {
+				t.Errorf("keyring %v: its own group does not wait: %v", keyring, err)
+			}
+			b.failFor(nil)
+			time.Sleep(10 * time.Minute)
+			if b.wantStates(""); fmt.Sprint(b.s.Contents) != "map[g/a:1 h/b:2]" {
+				t.Errorf("keyring %v: recorded %v", keyring, b.s.Contents)
+			}
+		})
+	}
+}
+
 // O9, O2: a key that was sealed anew while the disk failed is sealed once more, soon.
 func TestO9SealedAnewWhileTheDiskFails(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {

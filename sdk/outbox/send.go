@@ -103,12 +103,13 @@ func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
 // mayBeSent returns the first items of a lane that may be sent together, or when the first one may be sent. Needs mu.
 func (o *Outbox) mayBeSent(l *lane, now time.Time) (batch []*item, due time.Time) {
 	var bytes int64
+	horizon := o.horizon(l.queue[0].group)
 	for _, i := range l.queue {
 		if i.state == Parked {
 			continue
 		}
 		i.follow()
-		if !i.ready || i.changing > 0 || i.clear.Position >= o.horizon() || i.after != nil && i.after.state != Parked {
+		if !i.ready || i.changing > 0 || i.clear.Position >= horizon || i.after != nil && i.after.state != Parked {
 			return batch, due
 		}
 		if i.notBefore.After(now) {
@@ -125,16 +126,35 @@ func (o *Outbox) mayBeSent(l *lane, now time.Time) (batch []*item, due time.Time
 	return batch, due
 }
 
-// horizon is the position of the first item of which nothing is known yet. Needs mu.
-func (o *Outbox) horizon() int64 {
-	for len(o.unopened) > 0 {
-		i := o.unopened[0]
-		if !i.opened && o.items[i.clear.ID] == i {
-			return i.clear.Position
-		}
-		o.unopened = o.unopened[1:]
+// horizon is the position of the first item that may be of a group and was not opened yet. Needs mu.
+func (o *Outbox) horizon(g sdk.GroupID) int64 {
+	if i := o.firstUnopened(g); i != nil {
+		return i.clear.Position
 	}
 	return math.MaxInt64
+}
+
+// firstUnopened needs mu. nil = all that may be of the group are opened.
+func (o *Outbox) firstUnopened(g sdk.GroupID) *item {
+	isOver := func(i *item) bool { return i.opened || o.items[i.clear.ID] != i }
+	for len(o.unopened) > 0 && isOver(o.unopened[0]) {
+		o.unopened = o.unopened[1:]
+	}
+	for _, i := range o.unopened {
+		if !isOver(i) && i.mayBeOf(g) {
+			return i
+		}
+	}
+	return nil
+}
+
+// mayBeOf reports whether an item is of a group, or of one that is not known yet. Needs Outbox.mu.
+func (i *item) mayBeOf(g sdk.GroupID) bool {
+	known := i.group
+	if known == "" && i.journal != nil {
+		known = i.journal.group
+	}
+	return known == "" || known == g
 }
 
 // sendBatch sends items of one lane, and does what the answers ask for.

@@ -169,9 +169,12 @@ func words(err error) string {
 	return text
 }
 
-// heldIn returns why the first item of a group that is to be sent is not recorded yet, nil if it may be at
-// once. Needs mu.
+// heldIn returns why the first item of a group that is to be sent is not opened, or not recorded, yet, nil if it may be
+// at once. Needs mu.
 func (o *Outbox) heldIn(g sdk.GroupID) error {
+	if i := o.firstUnopened(g); i != nil && i.held != nil {
+		return i.held
+	}
 	for _, i := range o.lane(g).queue {
 		if i.state != Parked {
 			return i.held
@@ -233,7 +236,7 @@ func (o *Outbox) Before(ctx context.Context, g sdk.GroupID) error {
 	o.mu.Unlock()
 	return o.wait(ctx, false, func() error { return o.heldIn(g) }, func() bool {
 		return !slices.ContainsFunc(o.order, func(i *item) bool {
-			return (i.group == g || i.group == "") && i.clear.Position <= last && i.state != Parked && i.ready
+			return i.mayBeOf(g) && i.clear.Position <= last && i.state != Parked && i.ready
 		})
 	})
 }
