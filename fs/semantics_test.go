@@ -32,8 +32,8 @@ func TestSemanticsHaveTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := testsOf(t, ".", "tree", "tree/policy", "tree/staging", "../cache", "../integration", "../cmd/svcfs",
-		"../sdk", "../sdk/internal/call", "../sdk/outbox")
+	there := testsOf(t, ".", "tree", "tree/look", "tree/policy", "tree/staging", "../cache", "../integration",
+		"../cmd/svcfs", "../sdk", "../sdk/internal/call", "../sdk/outbox")
 	named := regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
 	sections := sectionsOf(string(text))
 	for _, number := range statements() {
