@@ -366,7 +366,56 @@ func TestPutResumesRecorded(t *testing.T) {
 	w.check(r, g, err, 1)
 }
 
-// The same, and another content has the name meanwhile: the record of before is no newest version.
+// A service that fails while the next process looks for the record has not said that there is none: the one after that
+// finds it.
+func TestPutResumesRecordedAfterAnError(t *testing.T) {
+	t.Parallel()
+	fails := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut { // of a part
+				next.ServeHTTP(rw, r)
+				return
+			}
+			answer(http.StatusInternalServerError, "broken")(rw, r)
+		})
+	}
+	for _, path := range []string{wire.PathParts + "*", wire.PathTools + wire.OpOpenJournalKey,
+		wire.PathTools + wire.OpGetGroupTransactions} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			w := newResumeWorld(t, 5<<20)
+			w.s.Disturb(wire.PathSealed+"*", lost(4, 0))
+			if _, _, err := w.put(0); err == nil {
+				t.Fatal("the answer was not lost")
+			}
+			w.s.Disturb(path, fails)
+			if _, _, err := w.put(0); err == nil || w.told || w.s.Records() != 1 {
+				t.Fatalf("%d records, told %t, %v", w.s.Records(), w.told, err)
+			}
+			w.s.Disturb(path, nil)
+			r, g, err := w.put(0)
+			if w.why != nil || w.kept != 5<<20 {
+				t.Errorf("%d kept, %v", w.kept, w.why)
+			}
+			w.check(r, g, err, 1)
+		})
+	}
+	t.Run("epoch that ended", func(t *testing.T) {
+		t.Parallel()
+		w := newResumeWorld(t, 5<<20)
+		w.s.Disturb(wire.PathSealed+"*", lost(4, 0))
+		if _, _, err := w.put(0); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		w.s.Answer(wire.PathTools+wire.OpOpenJournalKey, answer(409, wire.Error{Error: "the key was sealed for epoch 1",
+			Code: wire.CodeEpoch}))
+		r, g, err := w.put(0)
+		w.check(r, g, err, 1)
+	})
+}
+
+// The answer is lost with its process, and another content has the name meanwhile: the record of before is no newest
+// version.
 func TestPutResumesRecordedAndReplaced(t *testing.T) {
 	t.Parallel()
 	w := newResumeWorld(t, 5<<20)

@@ -266,9 +266,11 @@ func (s *resuming) begin(ctx context.Context, g Group) (u *BlockUpload, earlier 
 				kept = earlier.Size
 			}
 		}
-		if kind := KindOf(g.wrap("resume", why)); why != nil && kind != ErrNotFound && kind != ErrConflict &&
-			kind != ErrInvalid && kind != ErrCorrupt && kind != ErrOther {
-			return nil, nil, why // such as a service that cannot be reached: the state stays
+		switch kind := KindOf(g.wrap("resume", why)); {
+		case why == nil, kind == ErrNotFound, kind == ErrConflict:
+		case found.Content == "" && (kind == ErrInvalid || kind == ErrCorrupt || kind == ErrOther):
+		default: // such as a service that cannot be reached, or that does not say what it recorded: the state stays
+			return nil, nil, why
 		}
 		if why != nil || u != nil || earlier != nil {
 			s.told(kept, g.wrap("resume", why))
@@ -325,7 +327,7 @@ func (s *resuming) read() (found savedParts, err error) {
 func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockUpload, *Receipt, error) {
 	s.key = found.Key
 	k, err := g.openJournalKey(ctx, found.Key)
-	if codeOf(err) == wire.CodeJournalEnded {
+	if code := codeOf(err); code == wire.CodeJournalEnded || code == wire.CodeEpoch && found.Content != "" {
 		return s.recorded(ctx, g, found)
 	}
 	if err != nil {
