@@ -345,8 +345,11 @@ func (a *app) settleOne(ctx context.Context, c *sdk.Client, g sdk.Group, list li
 		if err != nil {
 			return err
 		}
+		if one.isSaved(c.Account(), sdk.ComputeHash([]byte(merged))) {
+			return a.removeName(ctx, g, copies, false)
+		}
 		return a.saveSettled(ctx, c, g, one, copies, strings.NewReader(merged))
-	case !takesCopy:
+	case !takesCopy, one.isSaved(c.Account(), one.copied.Hash):
 		return a.removeName(ctx, g, copies, false)
 	}
 	file, err := g.OpenEntry(ctx, one.copied)
@@ -363,6 +366,14 @@ func (a *app) renameSettled(ctx context.Context, g sdk.Group, list listing, copi
 		return inUse(to, "file")
 	}
 	return a.mvName(ctx, g, copies, to)
+}
+
+// isSaved reports whether the newest version is what the account would save, as after a command that could not remove
+// the save any more.
+func (c *conflict) isSaved(account sdk.AccountID, hash sdk.Digest) bool {
+	t := c.theirs
+	return t.Uploader == account && hash != sdk.Digest{} && t.Hash == hash &&
+		(t.Attributes == nil || t.Attributes.Target == "")
 }
 
 // saveSettled uploads what a conflict became, as the version after theirs, and removes the save.
