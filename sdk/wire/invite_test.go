@@ -8,7 +8,8 @@ import (
 
 // Threat 75: an invite that somebody changed adds no line to the settings that are made of it.
 func TestThreat75InviteHoldsNoLines(t *testing.T) {
-	whole := wire.Invite{URL: "http://s", Contract: "svc.testnet", LogKey: "svc+1+A", Account: "a", Group: "g", Secret: "s"}
+	whole := wire.Invite{URL: "http://s", Contract: "svc.testnet", LogKey: "svc+1+A", Account: "a", Group: "g",
+		Secret: "s"}
 	if got, err := wire.ParseInvite(whole.Text()); err != nil || got.Contract != whole.Contract {
 		t.Fatalf("%v, %v", got.Contract, err)
 	}
