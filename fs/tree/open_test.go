@@ -1068,6 +1068,48 @@ func TestW11SaveUponOneWhoseAnswerWasLost(t *testing.T) {
 	m.wantContent("/team/f", "one, and two")
 }
 
+// W3: a save without an answer may be recorded, so that the bytes of before are saved again; one that was refused is
+// not.
+func TestW3BytesOfBeforeASaveWithoutAnswer(t *testing.T) {
+	for _, large := range []bool{false, true} {
+		w, _, data := largeWorld(10 * block)
+		w.Put("g", "bob", "small", []byte("what was before"))
+		m := mount(t, w, "bob", ours, still)
+		path, before := "/g/small", []byte("what was before")
+		if large {
+			path, before = "/g/film", data
+		}
+		h := m.open(path, OpenFlags{Read: true, Write: true})
+		other := append([]byte("other"), before[5:]...)
+		saves := func(content []byte) error {
+			ok(t, put(t, h, content, 0))
+			return h.Flush(t.Context())
+		}
+		w.Fail("upload", &sdk.Error{Kind: sdk.ErrInsufficient, Code: wire.CodeInsufficient})
+		if err := saves(other); err == nil {
+			t.Fatal("it was not refused")
+		}
+		w.Fail("upload", nil)
+		_, sent := w.Charged()
+		ok(t, saves(before))
+		if _, n := w.Charged(); n != sent {
+			t.Errorf("large %v: after a refusal %d uploads of the bytes of before", large, n-sent)
+		}
+		w.Fail("uploaded", errAway)
+		if err := saves(other); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		w.Fail("uploaded", nil)
+		ok(t, saves(before))
+		h.Release()
+		m.refresh()
+		wantRead(t, m.open(path, OpenFlags{Read: true}), before, 0, len(before))
+		if text := string(m.errors.Show()); strings.Contains(text, "conflict") {
+			t.Errorf("errors holds %s", text)
+		}
+	}
+}
+
 // W11: the same for a large file that was written anew.
 func TestW11LargeSaveUponOneWhoseAnswerWasLost(t *testing.T) {
 	w, _, data := largeWorld(10 * block)

@@ -120,7 +120,7 @@ func (w *saving) joined(ctx context.Context) (row *sdk.Entry, whole *mem.Buffer,
 	if whole, err = w.s.sending.Join(ctx); err != nil {
 		return nil, nil, false, err
 	}
-	if newest := w.g.newestOf(w.raw); newest != nil && newest.Size == size && newest.Hash == whole.Hash() &&
+	if newest := w.newest(); newest != nil && newest.Size == size && newest.Hash == whole.Hash() &&
 		targetOf(newest) == f.target {
 		return newest, whole, true, nil
 	}
@@ -134,7 +134,7 @@ func (w *saving) joined(ctx context.Context) (row *sdk.Entry, whole *mem.Buffer,
 // holding returns the newest upload of the name when it holds exactly the staged
 // bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
 func (w *saving) holding() *sdk.Entry {
-	newest := w.g.newestOf(w.raw)
+	newest := w.newest()
 	if newest == nil || newest.Size != w.s.Len() || targetOf(newest) != w.f.target {
 		return nil
 	}
@@ -149,9 +149,25 @@ func (w *saving) holding() *sdk.Entry {
 	return newest
 }
 
+// newest returns the newest upload of the name, nil where another save from here, which got no answer, may be newer.
+func (w *saving) newest() *sdk.Entry {
+	t := w.f.t
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v := w.g.names[w.raw]
+	if v == nil {
+		return nil
+	}
+	newest := v.newest()
+	if newest == nil || slices.ContainsFunc(v.unsure, func(h sdk.Digest) bool { return h != newest.Hash }) {
+		return nil
+	}
+	return newest
+}
+
 // holdingBlocks is holding for content in blocks.
 func (w *saving) holdingBlocks() *sdk.Entry {
-	if newest := w.g.newestOf(w.raw); newest != nil && w.s.Under() != nil && !w.s.Differs() {
+	if newest := w.newest(); newest != nil && w.s.Under() != nil && !w.s.Differs() {
 		if from, _ := w.s.Under().Latest(); newest.Ref == w.g.Newest(from).Ref {
 			return newest
 		}

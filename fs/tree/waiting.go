@@ -22,16 +22,6 @@ type Outbox = save.Outbox
 // isWaiting reports whether e stands for a record that is not made yet.
 func isWaiting(e *sdk.Entry) bool { return save.Waits(e) }
 
-// newestOf returns the newest upload of a name, or nil.
-func (g *group) newestOf(raw string) *sdk.Entry {
-	g.dir.t.mu.RLock()
-	defer g.dir.t.mu.RUnlock()
-	if v := g.names[raw]; v != nil {
-		return v.newest()
-	}
-	return nil
-}
-
 // refOf returns the newest version of a name that is known, "" for none.
 func (g *group) refOf(raw string) sdk.Ref {
 	g.dir.t.mu.RLock()

@@ -234,9 +234,15 @@ func (s *Saver) record(ctx context.Context, w Save, compares bool,
 
 // note remembers content whose save has no answer.
 func (w Save) note(hash sdk.Digest, err error) {
-	if err != nil && !hasCode(err, wire.CodeHead) && hash != (sdk.Digest{}) {
+	if err != nil && !isRefusal(err) && hash != (sdk.Digest{}) {
 		w.NoAnswer(hash)
 	}
+}
+
+// isRefusal reports whether err is an answer by which nothing was recorded.
+func isRefusal(err error) bool {
+	var e *sdk.Error
+	return errors.As(err, &e) && e.Code != "" && e.Kind != sdk.ErrUnavailable && e.Kind != sdk.ErrOther
 }
 
 func hasCode(err error, code string) bool {
