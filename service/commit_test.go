@@ -2,7 +2,9 @@ package service_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/legacy"
 )
@@ -69,12 +72,38 @@ func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 	})
 }
 
+// TestImportIsInterruptedInItsCommit ends the context of an import while its commit is on the way: what is committed
+// keeps its bytes.
+func TestImportIsInterruptedInItsCommit(t *testing.T) {
+	t.Parallel()
+	if enginetest.OnPostgres(t) {
+		return // ran already
+	}
+	source, alice := runWithGroup(t)
+	alice.upload("g", "f", bytes.Repeat([]byte("imported "), 10_000)) // too large for the database
+	var stream bytes.Buffer
+	ok(t, errOf(source.svc.Export(t.Context(), &stream, nil)))
+	proxy, database := cutCommits(t, engines.NewPostgres(t))
+	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, source.dir), Database: database})
+	ctx, interrupt := context.WithCancel(t.Context())
+	proxy.instead = interrupt
+	proxy.armed.Store(true)
+	if _, err := target.svc.Import(ctx, bytes.NewReader(stream.Bytes())); err == nil || proxy.armed.Load() {
+		t.Errorf("interrupted: %v", err)
+	}
+	if _, err := target.svc.Import(t.Context(), &stream); err != nil && !errors.Is(err, archive.ErrImported) {
+		t.Errorf("again: %v", err)
+	}
+	target.clean(1)
+}
+
 // cutter is a proxy before PostgreSQL. Armed, it lets the next commit pass and
 // drops the connection before the answer.
 type cutter struct {
-	armed  atomic.Bool
-	target string
-	all    sync.WaitGroup
+	armed   atomic.Bool
+	instead func() // nil = as above
+	target  string
+	all     sync.WaitGroup
 }
 
 func cutCommits(t *testing.T, database string) (*cutter, string) {
@@ -134,7 +163,11 @@ func (c *cutter) pass(client net.Conn) {
 			return
 		}
 		if isCommit(buf[:n]) && c.armed.Swap(false) {
-			cut.Store(true)
+			if c.instead != nil {
+				c.instead()
+			} else {
+				cut.Store(true)
+			}
 		}
 		if _, err := io.Copy(server, bytes.NewReader(buf[:n])); err != nil {
 			return

@@ -298,11 +298,12 @@ func (p *pending) run(t *Tx) {
 	p.err = mark(t.engine, p.f(t))
 }
 
-// Load is Write of [Everything] without a time limit, for filling an empty service. Other writers wait.
+// Load is Write of [Everything] without a time limit, for filling an empty service. Other writers wait. The end of ctx
+// ends the statements of f, but not the commit, whose answer would not be known.
 func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
 	return s.alone(ctx, func() error {
-		return s.transaction(ctx, Everything(), 0, func(tx *Tx, _ transaction) error {
-			tx.chains = Everything()
+		return s.transaction(context.WithoutCancel(ctx), Everything(), 0, func(tx *Tx, _ transaction) error {
+			tx.ctx, tx.chains = ctx, Everything()
 			return f(tx)
 		})
 	})
