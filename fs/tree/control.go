@@ -64,7 +64,6 @@ func (t *Tree) Status() report.Status {
 	s.Groups = len(t.groups)
 	t.mu.RUnlock()
 	s.Refreshed, s.FailedLook = t.look.RefreshedAt().UTC(), t.look.Failed()
-	s.Reachable = s.Reachable || s.FailedLook != nil && !s.FailedLook.Away
 	connection := network.Connected
 	if t.cfg.Connection != nil {
 		connection = t.cfg.Connection()

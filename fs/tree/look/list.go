@@ -86,9 +86,7 @@ func (s *List) Look(ctx context.Context, ask func(context.Context) error) error 
 	defer cancel()
 	err := ask(ctx)
 	s.noteOutcome(err)
-	if err != nil { // else what waits would be sent now, for which the gate is needed: Tick sends it
-		s.l.noteLooked(err)
-	}
+	s.l.noteAway(err) // else what waits would be sent now, for which the gate is needed: Tick sends it
 	return err
 }
 
@@ -173,7 +171,8 @@ func (s *List) Use(ctx context.Context, maxAge time.Duration) error {
 func (s *List) Begin() { s.begin(0) }
 
 func (s *List) begin(maxAge time.Duration) *asking {
-	return s.l.begin(&s.asking, func(ctx context.Context) error { return s.Refresh(ctx, maxAge) }, s.l.noteLooked)
+	return s.l.begin(&s.asking, func(ctx context.Context) error { return s.Refresh(ctx, maxAge) },
+		func(err error) { s.l.noteLooked(err) })
 }
 
 // priceAge is how long a price is believed.

@@ -72,7 +72,7 @@ type Look struct {
 	asked   sync.WaitGroup // questions under way
 	paid    atomic.Int64   // looks that were paid for
 	watched atomic.Bool    // the service announces changes
-	reached atomic.Bool    // the last look at the ledger succeeded
+	reached atomic.Bool    // the service answered the last look at the ledger
 
 	polledAt time.Time // Tick looked at a ledger that is watched; Tick's alone
 	told     bool      // the watch was not lost; Tick's alone
@@ -130,21 +130,22 @@ func (l *Look) Poll() {
 const settleLimit = time.Second
 
 // Refresh looks at the ledger now: groups, and the records of groups in use.
-func (l *Look) Refresh(ctx context.Context) error {
+func (l *Look) Refresh(ctx context.Context) error { return errors.Join(l.refresh(ctx)...) }
+
+// refresh is Refresh with the outcome of each look.
+func (l *Look) refresh(ctx context.Context) (outcomes []error) {
 	began := l.cfg.Now()
-	if err := l.Groups.Refresh(ctx, 0); err != nil {
-		return err
+	outcomes = append(outcomes, l.Groups.Refresh(ctx, 0))
+	if outcomes[0] != nil {
+		return outcomes
 	}
-	var failed []error
 	inUse := func(s *List) bool {
 		return s != l.Groups && !s.listedAt.IsZero() && began.Sub(s.usedAt) < idleAfter
 	}
 	for _, s := range l.listsWith(inUse) {
-		if err := s.Refresh(ctx, 0); err != nil {
-			failed = append(failed, err)
-		}
+		outcomes = append(outcomes, s.Refresh(ctx, 0))
 	}
-	if failed == nil {
+	if errors.Join(outcomes...) == nil {
 		settling, cancel := context.WithTimeout(ctx, settleLimit)
 		defer cancel()
 		l.cfg.Settle(settling)
@@ -152,7 +153,7 @@ func (l *Look) Refresh(ctx context.Context) error {
 		l.refreshedAt = began
 		l.mu.Unlock()
 	}
-	return errors.Join(failed...)
+	return outcomes
 }
 
 // listsWith calls match with Look.mu held.
@@ -183,7 +184,7 @@ func (l *Look) Tick(ctx context.Context) {
 		}
 		if !unsent && !l.Reached() || lost || now.Sub(l.polledAt) >= WatchedInterval {
 			l.polledAt = now
-			l.NoteReached(l.Refresh(ctx))
+			l.noteLooked(l.refresh(ctx)...)
 		}
 		return
 	}
@@ -218,9 +219,27 @@ func (l *Look) probe(now time.Time) {
 	})
 }
 
-// noteLooked remembers whether the service answered a look.
-func (l *Look) noteLooked(err error) {
-	if failed := l.judge(err); err == nil || failed != nil && failed.Away {
+// noteLooked remembers whether the service answered looks: it did not if one of them says so, and a refusal is an
+// answer. Where the budget allowed no look, nobody was asked.
+func (l *Look) noteLooked(outcomes ...error) {
+	answered := false
+	for _, err := range outcomes {
+		switch failed := l.judge(err); {
+		case failed != nil && failed.Away:
+			l.NoteReached(err)
+			return
+		case err == nil, failed != nil && !failed.Dry:
+			answered = true
+		}
+	}
+	if answered {
+		l.NoteReached(nil)
+	}
+}
+
+// noteAway is noteLooked for who must not wait until what waited is sent: an answer is not noted.
+func (l *Look) noteAway(err error) {
+	if failed := l.judge(err); failed != nil && failed.Away {
 		l.NoteReached(err)
 	}
 }

@@ -32,16 +32,14 @@ func (l *Look) Watch() {
 
 // follow applies events until there are no more. It first lists the changes before them.
 func (l *Look) follow(events iter.Seq2[sdk.Event, error]) {
-	l.NoteReached(l.Refresh(l.life))
+	l.noteLooked(l.refresh(l.life)...)
 	l.watched.Store(true)
 	defer l.watched.Store(false)
 	for e, err := range events {
 		if err != nil {
 			return // it ended; Poll does the work until it is begun again
 		}
-		if err := l.apply(e); err != nil {
-			l.NoteReached(err)
-		}
+		l.noteAway(l.apply(e))
 	}
 }
 
