@@ -134,6 +134,12 @@ func (f *folding) find(ref Ref, number int64) (i int, ok bool) {
 	return f.add(*e), true
 }
 
+// lacks reports whether no record before is about a file or folder: the list began with the first record, or the caller
+// knows all that lists told, and not this one.
+func (f *folding) lacks(ref Ref) bool {
+	return !f.isPart || f.known != nil && !f.partly && f.known.Entry(ref) == nil
+}
+
 // isBefore reports whether a row is of the records before one: the answer to a change may tell of later ones.
 func (e *Entry) isBefore(number int64) bool { return 0 < e.Number && e.Number < number }
 
@@ -158,6 +164,9 @@ func (f *folding) take(l *listedRecord) error {
 	case EventRenamed, EventDeleted, EventRemoved, EventRestored, EventAttributes:
 		i, known := f.find(Ref(r.Ref), r.Number)
 		if !known {
+			if f.lacks(Ref(r.Ref)) {
+				return &proof.Refusal{Row: r.Seq, Text: "nobody uploaded the file that it is about"}
+			}
 			earlier, err := changedEntry(l)
 			if err != nil {
 				return &proof.Refusal{Row: r.Seq, Text: err.Error()}
@@ -278,7 +287,7 @@ func (f *folding) takeFolder(r *chain.Record) error {
 		return refuse("it names no folder")
 	case r.Kind == EventFolderMade && known:
 		return refuse("its reference was recorded before")
-	case r.Kind == EventFolderMade, !known && f.isPart:
+	case r.Kind == EventFolderMade, !known && !f.lacks(Ref(r.Ref)):
 		f.enterFolder(f.add(folderEntry(r)))
 		return nil
 	case !known:

@@ -312,6 +312,9 @@ func TestThreat6NewsAndWhatIsKnown(t *testing.T) {
 	other.Tags = slices.Clone(renamed.Tags)
 	other.Tags[len(other.Tags)-1].Value = string(d.Bob.ID)
 	made := chain.Record{Kind: chain.KindRecord, Account: string(d.Alice.ID), Group: string(d.Group), Ref: renamed.Ref, FileHash: renamed.FileHash, Detail: "x"}
+	noFolder := chain.Record{Kind: chain.KindRemoveFolder, Account: string(d.Alice.ID), Group: string(d.Group),
+		Ref: "bafyfolder", Detail: "folder", Tags: []chain.Tag{{Name: chain.TagUploaded, Value: "1"},
+			{Name: chain.TagUploader, Value: string(d.Alice.ID)}}}
 	if _, err := d.Client(t, d.Alice).Group(d.Group).Delete(t.Context(), sdk.Ref(restored.Ref)); err != nil {
 		t.Fatal(err)
 	}
@@ -326,6 +329,8 @@ func TestThreat6NewsAndWhatIsKnown(t *testing.T) {
 		{aboutPayroll(t, d, chain.KindRestore, ""), "was not removed before"},
 		{other, "uploader differs"},
 		{made, "was recorded before"},
+		{testkit.NotUploaded(d.Alice.ID, d.Group), "nobody uploaded the file that it is about"},
+		{noFolder, "nobody made the folder that it removes"},
 	} {
 		d.Show(before)
 		look := following(t, remembering(t, d, ""), d.Group)

@@ -81,11 +81,13 @@ func historyLies() []Lie {
 			leaveOut("version 1")(d)
 			d.show(forge(forge(d.Log())))
 		}},
+		Lie{Name: "new version that nobody uploaded, signed", Proven: "nobody uploaded the file", Threat: 5,
+			tell: func(d *World) { d.show(d.Log().Rewritten(keepAll).Invent(NotUploaded(d.Alice.ID, d.Group))) }},
 		// Old answers, and fewer promises.
 		Lie{Name: "list of yesterday repeated", Proven: "not signed for this request", Threat: 6, Mutate: repeated()},
 		Lie{Name: "record that no checkpoint holds", Proven: "in no signed checkpoint", Threat: 6,
 			tell: func(d *World) {
-				l := forge(d.Log().Rewritten(func(*chain.Record) bool { return true }))
+				l := forge(d.Log().Rewritten(keepAll))
 				l.Lag, l.Freshness = 1, time.Minute
 				d.show(l)
 			}},
@@ -113,6 +115,18 @@ func leaveOut(content string) func(*World) {
 		l := d.Log()
 		d.show(l.Rewritten(func(r *chain.Record) bool { return l.Opening(r).Hash != chain.Hash(hash) }))
 	}
+}
+
+func keepAll(*chain.Record) bool { return true }
+
+// NotUploaded is the record of a rename to payroll.txt, of a file that no record before is about. No hash covers which
+// upload the service says it is about, and so whether it is the newest version.
+func NotUploaded(by sdk.AccountID, g sdk.GroupID) chain.Record {
+	return chain.Record{Kind: chain.KindRename, Account: string(by), Group: string(g), Ref: "bafynobody",
+		FileHash: sdk.ComputeHash(nil).String(), Detail: "payroll.txt", Tags: []chain.Tag{
+			{Name: chain.TagName, Value: "x"}, {Name: chain.TagType, Value: "text/plain"},
+			{Name: chain.TagUpload, Value: "2"}, {Name: chain.TagUploaded, Value: "1"},
+			{Name: chain.TagUploader, Value: string(by)}}}
 }
 
 // forge adds the record of a file that no account uploaded.
