@@ -34,7 +34,8 @@ a folder: their new names take at most 32 MiB, and 64 bytes for each are counted
 			if err == nil && len(places) < 2 {
 				err = usage("usage: "+cmd.UseLine(), "svcfs mv wants a NAME and a NEWNAME")
 			}
-			if err == nil && places[0].group != places[len(places)-1].group {
+			isElsewhere := func(p place) bool { return p.group != places[0].group }
+			if err == nil && slices.ContainsFunc(places, isElsewhere) {
 				err = usage("fetch it and put it there: svcfs get, then svcfs put", "a file stays in its group")
 			}
 			return err
