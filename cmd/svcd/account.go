@@ -29,6 +29,7 @@ func newAccountCreate(s *settings) *cobra.Command {
 		Use: "create NAME", Short: "Make an account and show its API key once", Args: oneArg("NAME"),
 		Example: "  svcd account create alice --data ./data --balance 10\n" +
 			"  svcd account create alice --data ./data --api-key-file ~/alice.key",
+		PreRun: func(*cobra.Command, []string) { s.begins = true },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := wire.ParseTokens(balance)
 			if err != nil {

@@ -76,7 +76,7 @@ func TestAccountDelete(t *testing.T) {
 func TestAccountDomain(t *testing.T) {
 	dir := t.TempDir()
 	data, at := filepath.Join(dir, "data"), filepath.Join(dir, "archive")
-	ok(t, os.Mkdir(data, 0o700))
+	makeData(t, data)
 	created := func(name, data, want string, more ...string) {
 		t.Helper()
 		if out := mustRun(t, append([]string{"account", "create", name, "--data", data},

@@ -87,8 +87,7 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 		return list // opening would make what is missing
 	}
 	if file := filepath.Join(s.cfg.DataDir, store.FileName); s.cfg.Database == "" && !isThere(file) {
-		return append(list, cli.Failed("database", file+" does not exist",
-			"give --db as svcd serve has it; SQLite is made by svcd serve at the first start"))
+		return append(list, cli.Failed("database", file+" does not exist", noDatabase))
 	}
 	cfg.TLSCert, cfg.TLSKey = "", ""
 	svc, err := service.Open(ctx, cfg)

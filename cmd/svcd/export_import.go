@@ -140,6 +140,7 @@ and the exit code is 6 if something was damaged.`,
 		Example: "  svcd import /backup/sunday /backup/monday --data /srv/svcd\n" +
 			"  svcd import /backup/sunday --data /srv/svcd \\\n" +
 			"      --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
+		PreRun: func(*cobra.Command, []string) { s.begins = true },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A new one would not fit.
 			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vaultwire.FileName)); err != nil &&

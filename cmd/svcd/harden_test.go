@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -22,6 +23,23 @@ func TestEveryCommandClosesItsProcess(t *testing.T) {
 		_, _, _ = execute(t, append(line, "--data", dir)...)
 		if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
 			t.Errorf("svcd %v: dumpable %d, %v", line, dumpable, err)
+		}
+	}
+}
+
+// A command on a wrong folder, or on that of a disk that is not mounted, makes no service there.
+func TestNoServiceBegins(t *testing.T) {
+	empty, archives := t.TempDir(), t.TempDir()
+	for _, line := range [][]string{
+		{"audit"}, {"verify"}, {"backup", archives}, {"export", filepath.Join(archives, "export")},
+		{"retention", "--dry-run"}, {"checksum", "team"}, {"account", "list"}, {"invite", "alice"},
+		{"rotate-master-key"}, {"rotate-log-key"}, {"where", "alice"},
+	} {
+		refused(t, exitOther, "its disk is mounted", append(line, "--data", empty)...)
+	}
+	for _, dir := range []string{empty, archives} {
+		if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
+			t.Errorf("%v, %v", made, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -207,8 +208,12 @@ func rootOf(s *settings) *cobra.Command {
 	return root
 }
 
+// noDatabase is what to do where a data directory has no database.
+const noDatabase = "look at the path, and whether its disk is mounted; give --db as svcd serve has it; SQLite is " +
+	"made by svcd serve at the first start"
+
 // with opens the service, also beside a running one, and runs f. Only serve makes a
-// data directory.
+// data directory, and only commands that begin make a service in one.
 func (s *settings) with(ctx context.Context, f func(*service.Service) error) error {
 	if err := s.needData(); err != nil {
 		return err
@@ -219,6 +224,9 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 	if _, err := os.Stat(s.cfg.DataDir); err != nil {
 		return refuse("look at the path: a service that moved has its data elsewhere; svcd init makes another one, "+
 			"which is empty", "look at data directory: %w", err)
+	}
+	if file := filepath.Join(s.cfg.DataDir, store.FileName); !s.begins && s.cfg.Database == "" && !isThere(file) {
+		return refuse(noDatabase, "%s does not exist", file)
 	}
 	cfg := s.cfg
 	cfg.MasterKey, cfg.Vault = s.masterKey(), s.vault

@@ -32,6 +32,7 @@ type settings struct {
 	keyFrom string       // command that prints the master key
 	vaultAt string       // address of the vault; "" = svcd starts one
 	serves  bool         // it runs until it is ended
+	begins  bool         // it may make the service in an empty data directory
 	started *ownVault    // by svcd serve; nil = --vault names one
 	logger  *slog.Logger // of svcd serve
 

@@ -249,7 +249,7 @@ func TestVaultOfItsOwn(t *testing.T) {
 	}
 	other := filepath.Join(t.TempDir(), "other")
 	ok(t, os.Mkdir(other, 0o700))
-	refused(t, exitOther, "start one of its own for it", "account", "list", "--data", other, k.flag)
+	refused(t, exitOther, "start one of its own for it", "account", "create", "eve", "--data", other, k.flag)
 	if p.health(t, "vault") != "ok" {
 		t.Error("the keys of another service took the place of those of this one")
 	}
