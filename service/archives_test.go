@@ -107,6 +107,37 @@ func TestExportEndsWhileFilesAreReplaced(t *testing.T) {
 	target.clean(1)
 }
 
+// TestSweepBesideAnotherService runs services over one store: a new one and an import of the old one. The old one loses
+// nothing, nor does the imported one.
+func TestSweepBesideAnotherService(t *testing.T) {
+	t.Parallel()
+	blobs := filepath.Join(t.TempDir(), "blobs")
+	live := runWith(t, service.Config{Database: newDatabase(t), Blobs: blobs})
+	live.owner().upload("g", "f", bytes.Repeat([]byte("live "), 10_000)) // too large for the database
+	var stream bytes.Buffer
+	ok(t, errOf(live.svc.Export(t.Context(), &stream, nil)))
+	other := runWith(t, service.Config{Database: newDatabase(t), Blobs: blobs})
+	trial := runWith(t, service.Config{DataDir: masterKeyOnly(t, live.dir), Database: newDatabase(t), Blobs: blobs})
+	mark := func() (mark string) {
+		ok(t, trial.openDatabase().QueryRow("SELECT value FROM meta WHERE name = 'blob_mark'").Scan(&mark))
+		return mark
+	}
+	before := mark()
+	ok(t, errOf(trial.svc.Import(t.Context(), &stream)))
+	if after := mark(); after != before { // under which the blobs are
+		t.Errorf("mark %s, was %s before the import", after, before)
+	}
+	hourAgo := time.Now().Add(-time.Hour)
+	ok(t, filepath.WalkDir(blobs, func(name string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chtimes(name, hourAgo, hourAgo))
+	}))
+	for _, r := range []*running{other, trial, live} {
+		ok(t, r.svc.Sweep(t.Context()))
+	}
+	live.clean(1)
+	trial.clean(1)
+}
+
 // fillService makes a service with files in all states and returns those with
 // bytes; one more is a reference to bytes elsewhere.
 func fillService(t *testing.T, r *running, files int) (owner *user, contents map[string][]byte) {

@@ -21,6 +21,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
+	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/checkpoint"
@@ -215,7 +216,11 @@ func (s *Service) open(ctx context.Context, v vaultwire.Vault) (err error) {
 	if s.keys, err = openKeys(ctx, s.store, cfg.MasterKey, v, cfg.Now()); err != nil {
 		return err
 	}
-	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
+	mark, err := firstNoted(ctx, s.store, archive.MetaMark, blob.NewMark())
+	if err != nil {
+		return fmt.Errorf("mark what is stored: %w", err)
+	}
+	if s.blobs, err = blob.Open(ctx, cfg.Blobs, mark); err != nil {
 		return err
 	}
 	s.closeLater(s.blobs.Close)
@@ -441,8 +446,8 @@ func (s *Service) Verify(ctx context.Context, readData bool, report func(ref str
 }
 
 // Orphans calls visit with the place and the size of every blob without a file and
-// without an upload. A running service removes them. Blobs younger than ten minutes are
-// left out: their uploads may be arriving.
+// without an upload. A running service removes those that it stored. Blobs younger than ten
+// minutes are left out: their uploads may be arriving.
 func (s *Service) Orphans(ctx context.Context, visit func(where string, size int64)) error {
 	return s.files.Orphans(ctx, func(id string, size int64) { visit(s.blobs.Where(id), size) })
 }

@@ -74,7 +74,8 @@ func newVerify(s *settings) *cobra.Command {
 		Args: noArgs,
 		Long: `Check that every file can be served, and that the bytes of accounts and groups
 are counted right. Names also orphans: bytes older than ten minutes that belong to
-no file and no upload, which svcd serve removes. They are no failure.`,
+no file and no upload of this service. svcd serve removes those that this service
+stored, and leaves those that another one stored. They are no failure.`,
 		Example: "  svcd verify --data ./data --read-data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			return s.verify(ctx, svc, readData)
@@ -112,7 +113,8 @@ func (s *settings) verify(ctx context.Context, svc *service.Service, readData bo
 	}
 	fmt.Fprintf(s.stdout, "files: %d checked, %d bad\n", n, bad)
 	if orphans > 0 {
-		fmt.Fprintf(s.stdout, "orphans: %d, %d bytes; svcd serve removes them\n", orphans, orphanBytes)
+		fmt.Fprintf(s.stdout, "orphans: %d, %d bytes; svcd serve removes those that this service stored, others may "+
+			"be files of another service\n", orphans, orphanBytes)
 	}
 	switch {
 	case bad > 0:

@@ -389,7 +389,7 @@ func encodeRow(rows store.Row, t store.Table) ([]byte, error) {
 			row[c.Name] = orNull(v.Valid, append([]byte{}, v.V...))
 		}
 	}
-	if t.Name == "meta" && row["name"] == metaImported {
+	if t.Name == "meta" && (row["name"] == metaImported || row["name"] == MetaMark) {
 		return nil, nil
 	}
 	line, err := json.Marshal(row)

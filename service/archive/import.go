@@ -214,6 +214,10 @@ var errHoldsAccounts = fault.New(wire.CodeConflict,
 // metaImported names the archive that a service was filled from.
 const metaImported = "imported"
 
+// MetaMark names the mark of what the service stores, see [blob.Open]. It is not exported: an import that is tried
+// beside the service that was exported must not sweep its blobs.
+const MetaMark = "blob_mark"
+
 // requireEmpty refuses a service that holds anything.
 func requireEmpty(ctx context.Context, tx *store.Tx, last *Head) error {
 	records, err := ledger.Size(ctx, tx)

@@ -23,10 +23,9 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 		return err
 	}
 	// The imported keys and addresses replace those that this service made and noted for itself.
-	for _, remove := range []store.Query{"DELETE FROM " + keys.Table, "DELETE FROM meta"} {
-		if err := tx.Do(ctx, "remove what was made at the start", remove); err != nil {
-			return err
-		}
+	if err := errors.Join(tx.Do(ctx, "remove the keys made at the start", "DELETE FROM "+keys.Table),
+		tx.Do(ctx, "remove what was noted", "DELETE FROM meta WHERE name <> ?", MetaMark)); err != nil {
+		return err
 	}
 	if x.pages[placesTable] != nil {
 		if err := ledger.KeepPlaces(ctx, tx); err != nil {

@@ -17,7 +17,7 @@ func BenchmarkStores(b *testing.B) {
 	s3test.SetEnv(b)
 	for name, location := range map[string]string{"directory": filepath.Join(b.TempDir(), "blobs"),
 		"S3": server.Location(server.NewBucket(b))} {
-		s, err := blob.Open(b.Context(), location)
+		s, err := blob.Open(b.Context(), location, "")
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -58,7 +58,7 @@ type Store interface {
 	// List calls visit with every blob older than age, and its size in bytes.
 	List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
 	// Sweep removes the leftovers of interrupted Puts and calls visit with every blob
-	// older than age.
+	// older than age that was stored under the mark of this store.
 	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
 	// Check reports whether the store can be used now.
 	Check(ctx context.Context) error
@@ -68,15 +68,16 @@ type Store interface {
 }
 
 // Open opens the store at location: a directory, which it makes, or
-// s3://BUCKET[/PREFIX]?endpoint=…, see [OpenS3].
-func Open(ctx context.Context, location string) (Store, error) {
+// s3://BUCKET[/PREFIX]?endpoint=…, see [OpenS3]. mark, of [NewMark], ends the ids of new blobs. Sweep shows no other
+// blob: another service may have stored it here.
+func Open(ctx context.Context, location, mark string) (Store, error) {
 	if strings.HasPrefix(location, s3Scheme) {
-		return OpenS3(ctx, location)
+		return OpenS3(ctx, location, mark)
 	}
 	if scheme, _, ok := strings.Cut(location, "://"); ok {
 		return nil, fmt.Errorf("blob store %q: want a directory or s3://BUCKET", scheme+"://…")
 	}
-	return OpenDir(location)
+	return OpenDir(location, mark)
 }
 
 // atMost is a size, or the most when it is larger or not known.
@@ -87,10 +88,13 @@ func atMost(size, most int64) int64 {
 	return min(size, most)
 }
 
-func newID() string {
+// NewMark returns a mark that no other service has. It leaves 80 random bits of an id.
+func NewMark() string { return newID("")[:12] }
+
+func newID(mark string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return hex.EncodeToString(random[:])
+	return hex.EncodeToString(random[:])[len(mark):] + mark
 }
 
 // checkID accepts only names this package makes.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,6 +29,7 @@ import (
 // opened again. Reading continues.
 type Dir struct {
 	path   string
+	mark   string
 	root   *os.Root
 	sync   func(*os.File) error
 	failed atomic.Bool // a sync
@@ -45,7 +47,7 @@ var errSyncFailed = fmt.Errorf("%w: a sync failed: stop the service, check the d
 	"then start it again", ErrUnavailable)
 
 // OpenDir opens or makes a directory store.
-func OpenDir(dir string) (*Dir, error) {
+func OpenDir(dir, mark string) (*Dir, error) {
 	if err := ownfile.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("make blob directory: %w", err)
 	}
@@ -53,7 +55,7 @@ func OpenDir(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, folders: map[string]bool{},
+	d := &Dir{path: dir, mark: mark, root: root, sync: (*os.File).Sync, folders: map[string]bool{},
 		buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
 	if err := d.makeFolder(TmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -140,7 +142,7 @@ func (d *Dir) put(limit int64, fill func(*os.File, *Info) error) (Info, error) {
 	if d.failed.Load() {
 		return Info{}, errSyncFailed
 	}
-	info := Info{ID: newID()}
+	info := Info{ID: newID(d.mark)}
 	tmp := path.Join(TmpDir, info.ID)
 	if err := d.write(tmp, limit, &info, fill); err != nil {
 		_ = d.root.Remove(tmp)
@@ -249,11 +251,14 @@ func (d *Dir) Delete(_ context.Context, id string) error {
 }
 
 // Sweep removes the leftovers of interrupted Puts in tmp/ and calls visit with every
-// blob older than age.
+// blob older than age that has the mark of this store.
 func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
 	return d.walk(ctx, age, func(name, id string, _ int64) error {
 		if id == "" {
 			return d.root.Remove(name)
+		}
+		if !strings.HasSuffix(id, d.mark) {
+			return nil
 		}
 		return visit(id)
 	})

@@ -15,7 +15,7 @@ import (
 // reading goes on. Opening the store again is the operator's decision.
 func TestFailedSyncStopsUploads(t *testing.T) {
 	for nth := 1; ; nth++ {
-		d, err := OpenDir(t.TempDir())
+		d, err := OpenDir(t.TempDir(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestFailedSyncStopsUploads(t *testing.T) {
 // it counts as stored, once.
 func TestFoundFolderIsMadeDurable(t *testing.T) {
 	dir := t.TempDir()
-	d, err := OpenDir(dir)
+	d, err := OpenDir(dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}

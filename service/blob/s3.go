@@ -47,6 +47,7 @@ type S3 struct {
 	core      minio.Core
 	transport *http.Transport
 	location  Location
+	mark      string
 	large     chan struct{} // a token per Put of more than one part
 
 	mu    sync.Mutex
@@ -57,7 +58,7 @@ type S3 struct {
 // a blob store with a throw-away object: bytes come back, in part as well, and a put
 // under a taken name is refused. Credentials come from AWS_ACCESS_KEY_ID and
 // AWS_SECRET_ACCESS_KEY or the file that AWS_SHARED_CREDENTIALS_FILE names.
-func OpenS3(ctx context.Context, location string) (*S3, error) {
+func OpenS3(ctx context.Context, location, mark string) (*S3, error) {
 	l, err := ParseLocation(location)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func OpenS3(ctx context.Context, location string) (*S3, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open bucket: %w", err)
 	}
-	s := &S3{core: *core, transport: transport, location: l, large: make(chan struct{}, maxLarge)}
+	s := &S3{core: *core, transport: transport, location: l, mark: mark, large: make(chan struct{}, maxLarge)}
 	if err := s.probe(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open bucket: %w", err), s.Close())
 	}
@@ -152,7 +153,7 @@ func (s *S3) probe(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*answerTimeout)
 	defer cancel()
-	id := newID()
+	id := newID("")
 	key := s.key(probePrefix + id)
 	defer s.remove(ctx, key)
 	if err := s.putPart(ctx, key, []byte(id), sumOf([]byte(id))); err != nil {
@@ -253,7 +254,7 @@ func (s *S3) abort(ctx context.Context, key, uploadID string) {
 }
 
 // Sweep removes the leftovers of interrupted Puts and calls visit with every blob older
-// than age. After a complete sweep it does nothing for sweepEvery.
+// than age that has the mark of this store. After a complete sweep it does nothing for sweepEvery.
 func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,6 +267,9 @@ func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string)
 	err := s.list(ctx, before, func(key, id string, _ int64) error {
 		if id == "" {
 			s.remove(ctx, key)
+			return nil
+		}
+		if !strings.HasSuffix(id, s.mark) {
 			return nil
 		}
 		return visit(id)

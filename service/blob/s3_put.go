@@ -36,7 +36,7 @@ func (s *S3) PutProved(ctx context.Context, r io.Reader, limit int64) (Info, err
 // put stores the bytes of r, at most limit, under a new name, and hashes them with whole
 // unless it is nil.
 func (s *S3) put(ctx context.Context, r io.Reader, limit int64, whole hash.Hash) (Info, error) {
-	id := newID()
+	id := newID(s.mark)
 	up := &upload{s: s, key: s.key(place(id)), limit: limit, whole: whole,
 		source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
 	if err := up.run(ctx); err != nil {

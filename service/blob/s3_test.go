@@ -66,7 +66,7 @@ func TestParseLocation(t *testing.T) {
 			t.Errorf("%s: %v, want something about %s", tc.text, err, tc.word)
 		}
 	}
-	if _, err := blob.Open(t.Context(), "gs://files"); err == nil ||
+	if _, err := blob.Open(t.Context(), "gs://files", ""); err == nil ||
 		!strings.Contains(err.Error(), "want a directory or s3://") {
 		t.Errorf("another scheme: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestOpenS3Refusals(t *testing.T) {
 	bare := s3test.StartWithoutMetadata(t)
 	refused := func(name, location string, words ...string) {
 		t.Helper()
-		s, err := blob.Open(t.Context(), location)
+		s, err := blob.Open(t.Context(), location, "")
 		if err == nil {
 			_ = s.Close()
 			t.Errorf("%s was accepted", name)
@@ -121,7 +121,7 @@ func TestOpenS3Refusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
-		s, err := blob.Open(t.Context(), server.Location(bucket))
+		s, err := blob.Open(t.Context(), server.Location(bucket), "")
 		if err != nil {
 			t.Fatalf("credentials in a file: %v", err)
 		}
@@ -196,7 +196,7 @@ func TestOpenS3FindsLies(t *testing.T) {
 		"ignores conditions": "ignores If-None-Match", "changes bytes": "other bytes", "ignores ranges": "answers",
 		"redirects": "unavailable"} {
 		server := httptest.NewServer(newLyingServer(lie))
-		s, err := blob.Open(t.Context(), "s3://files?endpoint="+server.URL+"&path-style=true")
+		s, err := blob.Open(t.Context(), "s3://files?endpoint="+server.URL+"&path-style=true", "")
 		switch {
 		case word == "" && err != nil:
 			t.Errorf("an honest server that %s: %v", lie, err)

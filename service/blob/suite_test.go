@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,7 +35,13 @@ type backend struct {
 
 func (b backend) open(t *testing.T) blob.Store {
 	t.Helper()
-	s, err := blob.Open(t.Context(), b.location)
+	return b.openAs(t, "")
+}
+
+// openAs opens the store under the mark of a service.
+func (b backend) openAs(t *testing.T, mark string) blob.Store {
+	t.Helper()
+	s, err := blob.Open(t.Context(), b.location, mark)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +87,7 @@ func suite(t *testing.T, start func(*testing.T) backend) {
 		"an interrupted put":             testInterrupted,
 		"delete":                         testDelete,
 		"sweep":                          testSweep,
+		"sweep beside another service":   testSweepBeside,
 		"many at once":                   testParallel,
 		"Threat28HostileIDs":             testHostileIDs,
 	} {
@@ -356,6 +364,25 @@ func testSweep(t *testing.T, b backend) {
 	stop := errors.New("stop")
 	if err := b.open(t).Sweep(t.Context(), 0, func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the visitor's error became %v", err)
+	}
+}
+
+// A sweep shows what was stored under its mark, also by another process.
+func testSweepBeside(t *testing.T, b backend) {
+	mark := blob.NewMark()
+	want := []string{put(t, b.openAs(t, mark), content(1)).ID}
+	theirs := put(t, b.openAs(t, blob.NewMark()), content(2)).ID
+	proctest.Eventually(t, "both are old", func() bool { // where times are whole seconds, too
+		n := 0
+		err := b.open(t).List(t.Context(), 0, func(string, int64) error { n++; return nil })
+		return err == nil && n == 2
+	})
+	var shown []string
+	if err := b.openAs(t, mark).Sweep(t.Context(), 0, func(id string) error {
+		shown = append(shown, id)
+		return nil
+	}); err != nil || !slices.Equal(shown, want) {
+		t.Errorf("shown %v, want %v and not %s: %v", shown, want, theirs, err)
 	}
 }
 

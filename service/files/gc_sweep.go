@@ -9,7 +9,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Sweep removes expired uploads and claims, blocks that no file uses, blobs without a
+// Sweep removes expired uploads and claims, blocks that no file uses, blobs of this service without a
 // record, and old copies of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := f.ledger.Now()
@@ -84,7 +84,7 @@ func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err err
 }
 
 // Orphans calls visit with the id and the size in bytes of every blob without a file and
-// without an upload. [Files.Sweep] removes them. Young blobs are left out: their uploads
+// without an upload. [Files.Sweep] removes those that this service stored. Young blobs are left out: their uploads
 // may be arriving.
 func (f *Files) Orphans(ctx context.Context, visit func(id string, size int64)) error {
 	return f.blobs.List(ctx, orphanAge, func(id string, size int64) error {
