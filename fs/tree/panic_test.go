@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // E8: a panic while a file is fetched or sent, or in the background, is the error of one request, and nothing is lost.
@@ -52,6 +54,41 @@ func TestE8PanicsEndOneRequest(t *testing.T) {
 	if !strings.Contains(log.String(), "treetest/world.go") {
 		t.Error("the log has no stack")
 	}
+}
+
+// E8: after a panic nothing is held that later requests need: looks go on, names can change, and what was set aside of
+// the budget is given back.
+func TestE8PanicsLeaveNothingBehind(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "old", []byte("content"))
+	var c clock
+	one, _ := wire.ParseTokens("1")
+	m := mount(t, w, bob, c.use, func(cfg *Config) {
+		cfg.Budget, _ = wire.ParseTokens("2")
+		cfg.Price = func(string) (sdk.Amount, bool) { return one, true }
+	})
+	m.wantNames("/team", "old")
+
+	w.Fail("entries", treetest.Panic("a mistake in entries"))
+	c.ns.Add(int64(2 * missInterval))
+	m.names("/team")
+	m.look.Wait()
+	w.Fail("entries", nil)
+	w.Put("team", alice, "new", nil)
+	c.ns.Add(int64(2 * missInterval))
+	m.wantNames("/team", "new", "old")
+
+	m.alone("change", func(context.Context) { m.change(func() []notice { panic("a mistake in change") }) })
+	if !m.mu.TryLock() {
+		t.Fatal("names cannot change any more")
+	}
+	m.mu.Unlock()
+
+	w.Fail("upload", treetest.Panic("a mistake in upload"))
+	wantClass(t, m.save("/team/a", "1"), ClassOther)
+	w.Fail("upload", nil)
+	ok(t, m.save("/team/a", "2"))
+	ok(t, m.save("/team/b", "3"))
 }
 
 // E8: a file that is open is readable and can be written to, whatever took its content from memory.

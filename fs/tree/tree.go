@@ -330,12 +330,13 @@ func ownerChanged(d *Dir) notice { return func(k Kernel) { k.OwnerChanged(d) } }
 func (t *Tree) noted(err *Error) notice { return func(Kernel) { t.Note(err) } }
 
 // change changes names under Tree.mu, and then delivers the notices to the kernel.
-func (t *Tree) change(do func() []notice) {
+func (t *Tree) change(do func() []notice) { t.tell(t.changed(do)) }
+
+func (t *Tree) changed(do func() []notice) []notice {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	notices := append(do(), t.relinkAll()...)
-	notices = append(notices, t.ownersInDoubt()...)
-	t.mu.Unlock()
-	t.tell(notices)
+	return append(notices, t.ownersInDoubt()...)
 }
 
 func (t *Tree) tell(notices []notice) {

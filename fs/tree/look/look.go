@@ -275,17 +275,24 @@ func (l *Look) begin(at **asking, question func(context.Context) error, after fu
 	*at = a
 	l.asked.Go(func() {
 		l.cfg.Alone("background", func(ctx context.Context) {
-			a.err = question(ctx)
-			l.mu.Lock()
-			*at = nil
-			l.mu.Unlock()
-			close(a.done)
+			l.answer(at, func() { a.err = question(ctx) })
 			if after != nil {
 				after(a.err)
 			}
 		})
 	})
 	return a
+}
+
+// answer ends a question that is under way, also when asking panics.
+func (l *Look) answer(at **asking, ask func()) {
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		close((*at).done)
+		*at = nil
+	}()
+	ask()
 }
 
 // wait waits for an answer, but not longer than Patience. The question goes on.

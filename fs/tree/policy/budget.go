@@ -31,12 +31,13 @@ type charge struct {
 
 // Charge runs do within the budget (R6): price is set aside before, and the charge that do
 // returns is booked.
-func (b *Budget) Charge(price sdk.Amount, do func() (charged sdk.Amount, err error)) error {
+func (b *Budget) Charge(price sdk.Amount, do func() (charged sdk.Amount, err error)) (err error) {
 	if err := b.Reserve(b.Now(), price); err != nil {
 		return err
 	}
-	charged, err := do()
-	b.Settle(b.Now(), price, charged)
+	var charged sdk.Amount
+	defer func() { b.Settle(b.Now(), price, charged) }() // also when do panics
+	charged, err = do()
 	return err
 }
 
