@@ -129,11 +129,9 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 		return h.c.log.refusal(ctx, log, err)
 	}
 	if fold.end = (verified{listing.Cursor(), fold.newest}); fold.partly {
-		h.seen(g, checkpoint, fold.end)
-	} else {
-		h.learn(g, checkpoint, fold.end)
+		return h.seen(g, checkpoint, fold.end)
 	}
-	return nil
+	return h.learn(g, checkpoint, fold.end)
 }
 
 // sawNames remembers a verified root of names.
@@ -264,19 +262,19 @@ func (h *chains) past(g GroupID) proof.Past {
 }
 
 // learn keeps the verified place of a chain, unless another call got further.
-func (h *chains) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
+func (h *chains) learn(g GroupID, checkpoint proof.Checkpoint, now verified) error {
 	h.mu.Lock()
 	if now.Number >= h.verified[g].Number {
 		h.verified[g] = now
 	}
 	h.mu.Unlock()
-	h.seen(g, checkpoint, now)
+	return h.seen(g, checkpoint, now)
 }
 
 // seen remembers how far a group has come, for all programs of the account.
-func (h *chains) seen(g GroupID, checkpoint proof.Checkpoint, now verified) {
+func (h *chains) seen(g GroupID, checkpoint proof.Checkpoint, now verified) error {
 	h.c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
-	h.c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
+	return h.c.log.saw(g, now.Place, now.Proven())
 }
 
 // listedOf converts a row to a record, with what the record commits to: then that gives the
@@ -382,6 +380,5 @@ func (rs receipts) ofUpload(ctx context.Context, e Entry, after int64,
 		return e, rs.c.log.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d "+
 			"records before", place.Number, after))
 	}
-	rs.c.memory.SawGroup(string(g), place, 0, time.Now())
-	return recorded, nil
+	return recorded, rs.c.log.saw(g, place, 0)
 }

@@ -216,8 +216,8 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 		return h.c.log.refusal(ctx, log, err)
 	}
 	h.c.memory.Checkpoint(signed.Checkpoint.Note, signed.Checkpoint.N)
-	h.c.memory.SawGroup(string(g), signed.Place, signed.Proven, time.Now())
-	return cmp.Or(h.sawNames(ctx, log, g, answer.Proof.Names, request.Nonce), err)
+	return cmp.Or(h.c.log.saw(g, signed.Place, signed.Proven),
+		h.sawNames(ctx, log, g, answer.Proof.Names, request.Nonce), err)
 }
 
 func (h *chains) askPart(ctx context.Context, request wire.LivingRequest) (answer wire.LivingResult, err error) {

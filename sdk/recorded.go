@@ -3,7 +3,6 @@ package sdk
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
@@ -128,8 +127,7 @@ func (rs receipts) check(ctx context.Context, g GroupID, r *chain.Record, receip
 	if err != nil {
 		return err
 	}
-	rs.c.memory.SawGroup(string(g), place, 0, time.Now())
-	return nil
+	return rs.c.log.saw(g, place, 0)
 }
 
 // open verifies the signature of a receipt.

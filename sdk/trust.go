@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // Trust returns whether the service proves what it lists, and how much of its history was
@@ -215,6 +217,15 @@ func (l *signedLog) followKey(ctx context.Context) bool {
 // distrust returns the error for a service that must not be believed.
 func (l *signedLog) distrust(err error) error {
 	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: l.c.calls.Scrubbed(err)}
+}
+
+// saw remembers how far a group has come, for all programs of the account. A service that showed another record there
+// must not be believed.
+func (l *signedLog) saw(g GroupID, at chain.Place, proven int64) error {
+	if err := l.c.memory.SawGroup(string(g), at, proven, time.Now()); err != nil {
+		return l.distrust(err)
+	}
+	return nil
 }
 
 // refusal makes a refusal of package proof, and a contradiction to what was seen, an error of this package. Before a

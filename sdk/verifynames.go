@@ -166,8 +166,7 @@ func (n *nameCheck) compare(ctx context.Context) error {
 			return err
 		}
 	}
-	n.h.seen(n.group, n.checkpoint, verified{Cursor: n.end})
-	return nil
+	return n.h.seen(n.group, n.checkpoint, verified{Cursor: n.end})
 }
 
 // nameShare follows the names of a share of the files. A nil one is of a list, which has all of them.

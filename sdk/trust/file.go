@@ -2,6 +2,7 @@ package trust
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ func (m *Memory) touch() {
 
 // Save writes what changed, merged with what other programs wrote meanwhile. Errors:
 // [ErrDamaged], [ErrContradiction], and those of writing the file. After an error the
-// changes stay in memory for the next Save.
+// changes stay in memory for the next Save. That two records had one number is written, and is
+// an error of each Save.
 func (m *Memory) Save() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -32,11 +34,10 @@ func (m *Memory) Save() error {
 		m.timer.Stop()
 		m.timer = nil
 	}
-	if !m.changed || m.path == "" {
-		return m.failed
+	if m.changed && m.path != "" {
+		m.failed = m.save()
 	}
-	m.failed = m.save()
-	return m.failed
+	return cmp.Or(m.failed, m.now.twice())
 }
 
 // Close saves, see [Memory.Save].
@@ -132,6 +133,7 @@ func merge(ours, file contents) (contents, error) {
 		}
 	}
 	out.Next, out.Vault = max(ours.Next, file.Next), max(ours.Vault, file.Vault)
+	out.Twice = cmp.Or(ours.Twice, file.Twice)
 	out.Groups = make(map[string]seen, len(ours.Groups))
 	for id, s := range ours.Groups {
 		out.Groups[id] = s
@@ -139,7 +141,7 @@ func merge(ours, file contents) (contents, error) {
 	for id, theirs := range file.Groups {
 		s := out.Groups[id]
 		if s.Number == theirs.Number && s.Hash != theirs.Hash {
-			return ours, fmt.Errorf("%w: two different records as number %d of one group", ErrContradiction, s.Number)
+			out.Twice = s.Number
 		}
 		out.Groups[id] = s.with(theirs)
 	}

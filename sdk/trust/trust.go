@@ -61,6 +61,7 @@ type contents struct {
 	// roots of names of groups, by keyed hash, and by place
 	Names  map[string][]Names `json:"names,omitempty"`
 	Forked int64              `json:"forked,omitempty"` // number of a record with two of them in Names; 0 = none has
+	Twice  int64              `json:"twice,omitempty"`  // number that two different records of a group had; 0 = none
 }
 
 // Of says which account a file is of, and at which service.
@@ -87,7 +88,7 @@ type Memory struct {
 	now     contents
 	changed bool
 	timer   *time.Timer
-	failed  error // error of the last save, or a contradiction
+	failed  error // error of the last save
 	closed  bool
 }
 
@@ -199,7 +200,7 @@ func (m *Memory) Size() int64 {
 func (m *Memory) Problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return cmp.Or(m.failed, m.now.forked())
+	return cmp.Or(m.failed, m.now.twice(), m.now.forked())
 }
 
 // Pin remembers the key of the log.
@@ -304,16 +305,18 @@ func (m *Memory) Group(name string) chain.Place {
 }
 
 // SawGroup remembers the place of a group. proven is the number of the last record that a
-// checkpoint held at the time now.
-func (m *Memory) SawGroup(name string, p chain.Place, proven int64, now time.Time) {
+// checkpoint held at the time now. Errors: [ErrContradiction] if another record was seen at this place.
+// [Memory.Problem] says so then until [Memory.Forget].
+func (m *Memory) SawGroup(name string, p chain.Place, proven int64, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	id := m.now.keyed(name)
 	s := m.now.Groups[id]
 	before := s
 	if p.Number == s.Number && p != s.place() {
-		m.failed = fmt.Errorf("%w: two different records as number %d of one group", ErrContradiction, p.Number)
-		return
+		m.now.Twice = p.Number
+		m.touch()
+		return m.now.twice()
 	}
 	if p.Number > s.Number {
 		s.Number, s.Hash = p.Number, hex.EncodeToString(p.Hash[:])
@@ -328,6 +331,15 @@ func (m *Memory) SawGroup(name string, p chain.Place, proven int64, now time.Tim
 		m.now.Groups[id] = s
 		m.touch()
 	}
+	return nil
+}
+
+// twice is the error of a service that showed two records of one number; nil = it did not.
+func (c *contents) twice() error {
+	if c.Twice == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: two different records as number %d of one group", ErrContradiction, c.Twice)
 }
 
 // Waiting returns the number of the last record of a group that a checkpoint held, and
@@ -368,7 +380,7 @@ func (m *Memory) Forget() {
 		s.Number, s.Hash, s.Proven, s.Since = 0, "", 0, 0
 		m.now.Groups[id] = s
 	}
-	m.now.Names, m.now.Forked = nil, 0
+	m.now.Names, m.now.Forked, m.now.Twice = nil, 0, 0
 	m.now.Epoch++
 	m.touch()
 }

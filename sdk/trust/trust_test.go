@@ -106,6 +106,53 @@ func TestThreat6ProgramsSideBySide(t *testing.T) {
 	}
 }
 
+// Two records of one number are not forgotten by the next save, nor where more records follow: in one program and in
+// two, until the history is forgotten.
+func TestThreat6TwoRecordsOfOneNumber(t *testing.T) {
+	for name, sees := range map[string]func(a, b *trust.Memory) error{
+		"in one program": func(a, _ *trust.Memory) error {
+			a.Checkpoint("of 9", 9)
+			saw(t, a, 6, 1)
+			return a.SawGroup("g", place(6, 2), 0, time.Unix(100, 0))
+		},
+		"in two": func(a, b *trust.Memory) error {
+			saw(t, a, 6, 1)
+			saw(t, b, 6, 2)
+			save(t, b)
+			return a.Save()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "trust.json")
+			a, b := open(t, path), open(t, path)
+			twice := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, trust.ErrContradiction) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			twice("at once", sees(a, b))
+			saw(t, a, 7, 3)
+			twice("saved", a.Save())
+			twice("the program goes on", a.Problem())
+			next := open(t, path)
+			twice("the next program", next.Problem())
+			next.Forget()
+			save(t, next)
+			if err := errors.Join(next.Problem(), open(t, path).Problem()); err != nil {
+				t.Errorf("forgotten: %v", err)
+			}
+		})
+	}
+}
+
+func saw(t *testing.T, m *trust.Memory, n int64, b byte) {
+	t.Helper()
+	if err := m.SawGroup("g", place(n, b), 0, time.Unix(100, 0)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Programs of one machine learn of a key that was replaced twice at different times: neither takes the other for one
 // that was shown another history.
 func TestKeyThatWasReplacedTwice(t *testing.T) {
