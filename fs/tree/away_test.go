@@ -87,6 +87,7 @@ func TestUnsentFilesAreSentWithoutAWatch(t *testing.T) {
 		if err := m.save("/team/f", "content"); err == nil {
 			t.Fatal("saved")
 		}
+		defer m.open("/team/f", OpenFlags{Read: true}).Release() // whose close sends nothing
 		time.Sleep(time.Minute)
 		w.Fail("upload", nil)
 		w.Fail("groups", nil)

@@ -20,11 +20,12 @@ type body struct {
 
 	// mu guards the fields below. It is held while bytes are copied, never while the
 	// service is asked: then the state is sending, until stage.sent is closed.
-	mu    sync.Mutex
-	opens int               // handles
-	held  *content.Recorded // committed content, while handles are open
-	stage *stage            // nil while committed
-	half  *half             // why the stage is no whole save; nil = it is
+	mu      sync.Mutex
+	opens   int               // handles
+	writers int               // of them, those that may write: their close saves
+	held    *content.Recorded // committed content, while handles are open
+	stage   *stage            // nil while committed
+	half    *half             // why the stage is no whole save; nil = it is
 }
 
 // stage is the copy of a file that programs change. Its fields are guarded by
@@ -64,11 +65,11 @@ func (t *Tree) mistake(text string) {
 // mistaken is what [Tree.mistake] panics with.
 type mistaken string
 
-// isLeftover reports whether a file that is closed has content that is not recorded, and
+// isLeftover reports whether a file that no writer has open has content that is not recorded, and
 // no program got an error for that: a close was interrupted, or pages of a mapping came
 // late. Needs body.mu.
 func (f *File) isLeftover() bool {
-	return f.opens == 0 && f.half == nil && (f.now.Is(content.Changed) || f.now.Is(content.Sending)) &&
+	return f.writers == 0 && f.half == nil && (f.now.Is(content.Changed) || f.now.Is(content.Sending)) &&
 		f.isKind(fileReal) && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
 }
 
@@ -325,7 +326,7 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 		}
 	}
 	f.mu.Lock()
-	later := h != nil || f.opens > 1 && (f.now.Is(content.Changed) || f.now.Is(content.Sending))
+	later := h != nil || f.writers > 1 && (f.now.Is(content.Changed) || f.now.Is(content.Sending))
 	f.mu.Unlock()
 	if err := own.setLength(ctx, size); err != nil {
 		return f.failed("truncate", err)

@@ -348,8 +348,7 @@ func (d *Dir) Fsync(ctx context.Context) error {
 		}
 	}
 	for _, f := range files {
-		if empty := f.Attr().Size == 0; !f.IsLink() && !f.now.Is(content.Waiting) &&
-			!(empty && f.now.Is(content.Sending)) {
+		if !f.IsLink() && !f.now.Is(content.Waiting) && !f.isClosedEmpty() {
 			continue
 		}
 		if err := f.commit(ctx, commitNow); err != nil {
@@ -357,6 +356,13 @@ func (d *Dir) Fsync(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isClosedEmpty reports whether the file is empty, and no program writes it.
+func (f *File) isClosedEmpty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Attr().Size == 0 && f.writers == 0
 }
 
 // isScratch reports whether a file called name in d is never uploaded under it.

@@ -35,6 +35,9 @@ func (f *File) newHandle(flags OpenFlags) *Handle {
 // has yet.
 func (f *File) handleIn(g *group, flags OpenFlags) *Handle {
 	f.opens++
+	if flags.Write {
+		f.writers++
+	}
 	f.t.counts.open.Add(1)
 	g.list.Open.Add(1)
 	return &Handle{f: f, group: g, flags: flags}
@@ -191,6 +194,9 @@ func (h *Handle) Release() {
 	h.reader.Leave()
 	f.mu.Lock()
 	f.opens--
+	if h.flags.Write {
+		f.writers--
+	}
 	f.t.counts.open.Add(-1)
 	h.group.list.Open.Add(-1)
 	h.endHalf()

@@ -25,7 +25,7 @@ func (f *File) unsaved() (report.Staged, *Error, bool) {
 		return report.Staged{}, nil, false
 	}
 	s := report.Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: report.StagedWritten,
-		Open: f.opens > 0, Link: f.IsLink()}
+		Open: f.writers > 0, Link: f.IsLink()}
 	switch {
 	case f.half != nil && f.half.killed:
 		s.State = report.StagedKilled
@@ -37,7 +37,7 @@ func (f *File) unsaved() (report.Staged, *Error, bool) {
 		s.State = report.StagedScratch
 	case f.stage.failed != nil:
 		s.State = report.StagedFailed
-		if f.stage.failed.Class.isAway() && f.opens == 0 {
+		if f.stage.failed.Class.isAway() && f.writers == 0 {
 			s.State = report.StagedAway
 		}
 	}

@@ -423,7 +423,8 @@ func TestW1NothingLeavesBeforeClose(t *testing.T) {
 // W2: a length that is set by name is recorded when the call returns, also while the file
 // is read, or just closed; while a program writes to the file, its close saves both.
 func TestW2LengthSetByName(t *testing.T) {
-	m := mount(t, team(), alice)
+	w := team()
+	m := mount(t, w, alice)
 	ok(t, m.save("/team/f", "hello world"))
 	f := m.node("/team/f").(*File)
 	reader := m.open("/team/f", OpenFlags{Read: true})
@@ -441,6 +442,10 @@ func TestW2LengthSetByName(t *testing.T) {
 	writer.Release()
 	m.wantContent("/team/f", "hel")
 	m.wantCharges(0, 4)
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable})
+	for range 2 { // nobody closes the file for it
+		wantClass(t, f.Truncate(t.Context(), 2, nil), ClassUnreachable)
+	}
 }
 
 func TestW2FailedCloseKeepsTheBytes(t *testing.T) {

@@ -122,7 +122,7 @@ func (f *File) pendingAttributes() (report.Pending, bool) {
 	}
 	p := report.Pending{Path: f.Path(), Attributes: true}
 	f.mu.Lock()
-	p.Open = f.opens > 0
+	p.Open = f.writers > 0
 	f.mu.Unlock()
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -203,11 +203,12 @@ func (u *unrecorded) isAwaiting() bool {
 }
 
 // isUnsent reports whether the file could not be sent because the service was away, and
-// no open handle is left whose close would try again.
+// no writer has it open, whose close would try again.
 func (f *File) isUnsent() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.stage != nil && f.half == nil && f.stage.failed != nil && f.stage.failed.Class.isAway() && f.opens == 0
+	return f.stage != nil && f.half == nil && f.stage.failed != nil && f.stage.failed.Class.isAway() &&
+		f.writers == 0
 }
 
 // isHeld reports whether the file is pending, and nothing sends it by itself: somebody has to write it anew, sync it or

@@ -40,7 +40,7 @@ type Staged struct {
 	Size  int64     `json:"size"`           // bytes
 	Since time.Time `json:"since"`          // when it was first changed
 	State string    `json:"state"`          // one of the constants below
-	Open  bool      `json:"open"`           // some program has it open
+	Open  bool      `json:"open"`           // some program has it open to write
 	Link  bool      `json:"link,omitempty"` // a symbolic link: its folder is synced to send it
 }
 

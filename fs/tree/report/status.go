@@ -92,7 +92,7 @@ type Pending struct {
 	Size  int64     `json:"size"`            // bytes
 	Since time.Time `json:"since"`           // when it was first changed
 	Error string    `json:"error,omitempty"` // of the last attempt to upload it
-	Open  bool      `json:"open"`            // some program still has it open
+	Open  bool      `json:"open"`            // some program still has it open to write
 	// Attributes: only times, execute bit or extended attributes are left to record.
 	Attributes bool `json:"attributes,omitempty"`
 	// Outbox is the id of an item of the outbox: the save is on the disk, and survives the mount.
