@@ -67,6 +67,30 @@ func TestMembersLeave(t *testing.T) {
 	r.audits()
 }
 
+// A text has no group in the command that it names: the id of a group may hold a command of its own.
+func TestTextsNameNoGroupInACommand(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	const id = "a b;c"
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": id})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": id, "member_id": bob.id})
+	for _, asked := range []struct {
+		op   string
+		args object
+	}{
+		{wire.OpSetGroupRetention, object{"group_id": id, "retention_days": 0}},
+		{wire.OpSetGroupVersions, object{"group_id": id, "keep": "1"}},
+		{wire.OpOfferGroup, object{"group_id": id, "member_id": bob.id}},
+		{wire.OpDeleteGroup, object{"group_id": id}},
+	} {
+		if text := must[string](alice, asked.op, asked.args); !strings.Contains(text, " GROUP") ||
+			strings.Count(text, id) != 1 {
+			t.Errorf("%s says %q", asked.op, text)
+		}
+	}
+}
+
 // Threat 45: a group is deleted after the delay, of which members are told and which the owner takes back.
 // Then nobody reads it, every key of it is destroyed, and nobody gets its id.
 func TestThreat45GroupsAreDeleted(t *testing.T) {
@@ -80,7 +104,7 @@ func TestThreat45GroupsAreDeleted(t *testing.T) {
 	pending := func() wire.PendingResult { return must[wire.PendingResult](bob, wire.OpGetPending, group) }
 	seq := bob.watch(0, 0).Seq
 	for range 2 { // again is neither sooner nor later
-		if text := must[string](alice, wire.OpDeleteGroup, group); !strings.Contains(text, "svcfs group keep g") {
+		if text := must[string](alice, wire.OpDeleteGroup, group); !strings.Contains(text, "svcfs group keep GROUP") {
 			t.Errorf("it says %q", text)
 		}
 		r.removes(0)

@@ -59,7 +59,7 @@ exist is refused: with --unknown it is added, and whoever gets that name reads t
 			if done.Nobody {
 				a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; "+
 					"if the name is wrong: svcfs group revoke %s %s",
-					args[1], args[0], args[1])
+					args[1], shellWord(escapeName(args[0])), shellWord(args[1]))
 			}
 			return a.printMessage(groupChange{Group: args[0], Member: args[1], Role: role, Nobody: done.Nobody,
 				Message: done.Message})

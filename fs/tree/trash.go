@@ -61,8 +61,7 @@ func (d *Dir) removedNames(name string, to *Dir, newName string) (list [][]sdk.E
 	for _, v := range next.all(nil) {
 		if v.raw != target && !strings.HasPrefix(v.raw, target+"/") {
 			return nil, &Error{Class: ClassByDesign, Err: errors.New("a removed file comes back under the name it had"),
-				Hint: "Move it to that name, or bring it back with: svcfs restore --trash " + string(d.group.id) +
-					" NAME"}
+				Hint: "Move it to that name, or bring it back with: svcfs restore --trash GROUP NAME"}
 		}
 		var versions []sdk.Entry
 		for _, e := range v.entries {

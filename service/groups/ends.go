@@ -43,7 +43,7 @@ func (gs *Groups) pendEnd(ctx context.Context, tx *store.Tx, g Group, account st
 		due = time.Unix(0, g.PendingEnd.Int64)
 	}
 	text = fmt.Sprintf("Group '%s' is deleted with all its files at %s: "+
-		"until then it can be taken back with: svcfs group keep %s", g.ID, timeText(due), g.ID)
+		"until then it can be taken back with: svcfs group keep GROUP", g.ID, timeText(due))
 	if g.PendingEnd.Valid {
 		return text, gs.ledger.CountFree(ctx, tx, account)
 	}

@@ -72,8 +72,8 @@ func (gs *Groups) Offer(ctx context.Context, account string, req wire.MemberRequ
 			o.from, o.until = time.Unix(0, g.OfferFrom.Int64), time.Unix(0, g.OfferUntil.Int64)
 		}
 		text = fmt.Sprintf("Offered group '%s' to %s, "+
-			"who becomes its owner with: svcfs group accept %s, from %s until %s",
-			g.ID, member, g.ID, timeText(o.from), timeText(o.until))
+			"who becomes its owner with: svcfs group accept GROUP, from %s until %s",
+			g.ID, member, timeText(o.from), timeText(o.until))
 		if err := setOffer(ctx, tx, g.ID, o); err != nil {
 			return err
 		}

@@ -131,7 +131,7 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 		due = time.Unix(0, g.PendingUntil.Int64)
 	}
 	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs "+
-		"group keep %s", g.ID, days, timeText(due), g.ID)
+		"group keep GROUP", g.ID, days, timeText(due))
 	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = ?, pending_retention_ns = ? WHERE id = ?",
 		days, due.UnixNano(), g.ID); err != nil {
 		return "", fmt.Errorf("set retention: %w", err)

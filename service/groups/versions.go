@@ -95,8 +95,8 @@ func (gs *Groups) pendVersions(ctx context.Context, tx *store.Tx, g Group, accou
 	if g.PendingVersions.String == k.String() {
 		due = time.Unix(0, g.PendingVersionsUntil.Int64)
 	}
-	text = fmt.Sprintf("Group '%s' keeps %s from %s on: until then it can be taken back with: svcfs group keep %s",
-		g.ID, keepText(k), timeText(due), g.ID)
+	text = fmt.Sprintf("Group '%s' keeps %s from %s on: until then it can be taken back with: svcfs group keep GROUP",
+		g.ID, keepText(k), timeText(due))
 	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_versions = ?, pending_versions_ns = ? WHERE id = ?",
 		k.String(), due.UnixNano(), g.ID); err != nil {
 		return "", fmt.Errorf("set versions: %w", err)
