@@ -50,6 +50,9 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 	if err != nil {
 		return archive.Summary{}, err
 	}
+	if err := s.log.ForgetEmpty(ctx); err != nil {
+		return archive.Summary{}, fmt.Errorf("remove the tree of the empty ledger: %w", err)
+	}
 	sum, imported := archive.Import(ctx, a, salvage, archives...)
 	if imported != nil && !errors.Is(imported, archive.ErrImported) { // which may be of one killed before it signed
 		return sum, imported

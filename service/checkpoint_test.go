@@ -596,6 +596,23 @@ func TestImportSignsACheckpoint(t *testing.T) {
 	isSigned()
 }
 
+// A service that was served while it was empty signed that with the key that an import replaces.
+func TestImportAfterServing(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	r.user("alice", "10")
+	served := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+	if tree := served.checkpoint(); tree.N != 0 {
+		t.Fatalf("%d records were signed", tree.N)
+	}
+	svc := served.again().svc
+	ok(t, errOf(svc.Import(t.Context(), bytes.NewReader(r.exports()))))
+	if report, err := svc.AuditReport(t.Context()); err != nil || report.Signed != report.Records ||
+		report.Records == 0 {
+		t.Errorf("%+v, %v, want all records signed", report, err)
+	}
+}
+
 // Only members see every record of their group with everything that its hash covers,
 // page by page.
 func TestRecordsOfAGroup(t *testing.T) {

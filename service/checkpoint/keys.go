@@ -51,6 +51,18 @@ func (l *Log) IsOwn(ctx context.Context) error {
 	return ErrOtherLedger
 }
 
+// ForgetEmpty removes the tree of a ledger that had no record yet: an import replaces the key that signed it.
+func (l *Log) ForgetEmpty(ctx context.Context) error {
+	keys, err := l.readKeys(ctx)
+	if err != nil {
+		return err
+	}
+	if signed, err := l.load(keys); err != nil || signed.Note == nil || signed.N > 0 {
+		return err
+	}
+	return os.RemoveAll(l.dir)
+}
+
 func newest(keys []Key) Key { return keys[len(keys)-1] }
 
 // isSignedBy reports whether the newest of the keys signed it.
