@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -148,6 +149,33 @@ func TestTreesGrowInSteps(t *testing.T) {
 		got, err := l.Audit(t.Context(), checkpoint.FilesAtOnce)
 		if err != nil || got.Records != size || got.Signed != size {
 			t.Fatalf("%d records: audit %+v, %v", size, got, err)
+		}
+	}
+}
+
+// A log that runs stops where an earlier state of the ledger was brought back under it, which may have grown since.
+func TestLedgerBecomesShorter(t *testing.T) {
+	for _, more := range []int{0, 1, 2, 3} {
+		s, dir := ledgerOf(t, 12)
+		l := open(t, s, dir)
+		if err := l.Update(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+			return tx.Do(t.Context(), "shorten", "DROP TRIGGER ledger_no_delete; DELETE FROM ledger WHERE seq > 10")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendRows(t, s, more)
+		err = l.Update(t.Context())
+		if more == 2 { // nothing is signed before the next row
+			appendRows(t, s, 1)
+			err = l.Update(t.Context())
+		}
+		if !errors.Is(err, checkpoint.ErrContradiction) || l.Signed() != 12 ||
+			!strings.Contains(err.Error(), "row 12") {
+			t.Errorf("2 rows less and %d more: %d are signed, %v", more, l.Signed(), err)
 		}
 	}
 }

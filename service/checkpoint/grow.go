@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ func (l *Log) grow(ctx context.Context, again bool) error {
 	signed, file := l.newest()
 	was, err := newest(keys).NewestTree(ctx)
 	countsAt := err == nil && l.now().Sub(l.countedAt) >= wire.RecordedWithin // it may count other keys than it signed
-	if !again && !countsAt && signed.tree != nil && size <= signed.N &&
+	if !again && !countsAt && signed.tree != nil && size == signed.N &&
 		signed.Origin == l.origin && signed.isSignedBy(keys) &&
 		(err != nil || was.Records > 0 || size == 0) { // a vault that began anew is to follow at once
 		return nil
@@ -154,6 +155,9 @@ func (l *Log) readOn(ctx context.Context, file *os.File, signed Checkpoint, limi
 	p := page{base: tlog.StoredHashCount(l.walk.Place), file: file}
 	f.walk, f.chains = l.walk.Fork(), l.chains
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
+		if err := l.hasNewest(ctx, tx, file); err != nil {
+			return err
+		}
 		_, err := f.walk.Next(ctx, tx, int(limit), func(r chain.Row) error {
 			f.records = vaultwire.AppendRecord(f.records, &r.Record)
 			return addTo(&p, r)
@@ -167,6 +171,27 @@ func (l *Log) readOn(ctx context.Context, file *os.File, signed Checkpoint, limi
 		f.chains, f.moved = f.chains.With(name, end.Place), append(f.moved, chain.Key(name))
 	}
 	return f, p.settle(l.walk.Place, signed, l.compared)
+}
+
+// hasNewest checks that the ledger still has the newest record of the tree: an earlier state of it may have been
+// brought back under this process, by hand or by a failover, and may have grown since.
+func (l *Log) hasNewest(ctx context.Context, tx *store.Tx, file *os.File) error {
+	at := l.walk.Place
+	if at == 0 {
+		return nil
+	}
+	r, err := ledger.AtPlace(ctx, tx, at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("row %d: %w: the ledger ends before it", at, ErrContradiction)
+	}
+	var kept tlog.Hash
+	if err == nil {
+		err = readHash(file, tlog.StoredHashIndex(0, at-1), &kept)
+	}
+	if err == nil && kept != tlog.RecordHash(r.Hash[:]) {
+		err = fmt.Errorf("row %d: %w: another row was signed at this place", at, ErrContradiction)
+	}
+	return err
 }
 
 // look returns the keys of the log, and how many records have a place.
