@@ -28,8 +28,9 @@ const (
 	// appendPause is how long an append waits after the first version of others that overtook it, and twice as long
 	// each time up to mostAppendPause: who appends all the time is quicker than a retrieval and a save.
 	appendPause, mostAppendPause = 10 * time.Millisecond, 200 * time.Millisecond
-	// appendsAge is how long a mount believes what a group makes of appends, unless an event says otherwise.
-	appendsAge = 30 * time.Second
+	// settingAge is how long a mount believes what a group makes of appends, and that it takes no files in blocks,
+	// unless an event says otherwise.
+	settingAge = 30 * time.Second
 )
 
 // appending is what a stage knows of the appends that made it, by body.mu or the state of the file.
@@ -55,7 +56,7 @@ type mergeSetting struct {
 	until time.Time
 }
 
-// forgetSetting has the service asked again what a group makes of appends.
+// forgetSetting has the service asked again what a group makes of appends and of large files.
 func (t *Tree) forgetSetting(id sdk.GroupID) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -63,6 +64,7 @@ func (t *Tree) forgetSetting(id sdk.GroupID) {
 		g.merges.mu.Lock()
 		defer g.merges.mu.Unlock()
 		g.merges.until = time.Time{}
+		g.whole.Store(0)
 	}
 }
 
@@ -86,7 +88,7 @@ func (t *Tree) mergesAppends(ctx context.Context, g *group) bool {
 	}
 	g.merges.mu.Lock()
 	defer g.merges.mu.Unlock()
-	g.merges.on, g.merges.until = said == wire.AppendsMerge, asked.Add(appendsAge)
+	g.merges.on, g.merges.until = said == wire.AppendsMerge, asked.Add(settingAge)
 	return g.merges.on
 }
 

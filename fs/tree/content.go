@@ -205,7 +205,8 @@ func (f *File) mayHold(size int64) *Error {
 
 // cuts reports whether a large file of a group is saved in blocks.
 func (g *group) cuts() bool {
-	return g.dir.t.cfg.WholeBytes > 0 && !g.whole.Load()
+	t := g.dir.t
+	return t.cfg.WholeBytes > 0 && t.now().UnixNano() >= g.whole.Load()
 }
 
 // ready waits until the file is not being sealed, loads its content if nothing has it, and returns the

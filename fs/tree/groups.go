@@ -19,9 +19,10 @@ type group struct {
 	id    sdk.GroupID
 	dir   *Dir
 	owned bool
-	waste bool        // no group of the service: a wastebasket in the root, of this mount alone
-	whole atomic.Bool // the service takes no files in blocks for it, as the last save told
-	role  sdk.Role    // Tree.mu; "" where the service has no roles
+	waste bool // no group of the service: a wastebasket in the root, of this mount alone
+	// until then it is believed to take no files in blocks, as a save told; Unix time in nanoseconds
+	whole atomic.Int64
+	role  sdk.Role // Tree.mu; "" where the service has no roles
 
 	path string                       // of its directory
 	list *look.List                   // of its records

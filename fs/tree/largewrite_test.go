@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"testing"
@@ -290,6 +291,42 @@ func TestW17WithoutBlocks(t *testing.T) {
 	h := m.create("/g/larger")
 	defer h.Release()
 	wantClass(t, put(t, h, noise(4*block), 0), ClassTooBig)
+}
+
+// A group that took files whole is believed to do so until an event says otherwise, and without one for a while.
+func TestW17GroupTakesBlocksLater(t *testing.T) {
+	for _, watched := range []bool{true, false} {
+		w := treetest.NewWorld()
+		w.Member("g", "bob")
+		var c clock
+		events := make(chan sdk.Event)
+		m := mount(t, w, "bob", c.use, func(cfg *Config) {
+			cfg.WholeBytes = 1000
+			if watched {
+				cfg.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
+					return treetest.Events(events), nil
+				}
+			}
+		})
+		t.Cleanup(func() { close(events) })
+		asked := func(name string) int {
+			ok(t, m.save("/g/"+name, string(noise(2*block))))
+			return w.Begun("begin blocks")
+		}
+		if first, second := asked("a"), asked("b"); first != 1 || second != 1 {
+			t.Errorf("asked to take blocks %d and %d times", first, second)
+		}
+		w.BlocksAbove = 1000 // from here on
+		if watched {
+			events <- sdk.Event{Kind: sdk.EventFormat, Group: "g"}
+			events <- sdk.Event{Kind: "of no concern"} // it has seen the one before
+		} else {
+			c.ns.Add(int64(settingAge))
+		}
+		if n := asked("c"); n != 2 || w.Named("g", "c")[0].Content == (sdk.Digest{}) {
+			t.Errorf("watched %t: it is not saved in blocks", watched)
+		}
+	}
 }
 
 // Programs read while the file is being sent, and a writer waits.

@@ -249,7 +249,7 @@ func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref, e
 func (g *group) BeginBlocks(ctx context.Context, base Blocks, blockBytes int64) (save.Upload, error) {
 	up, err := g.dir.t.blocks.BeginBlocks(ctx, g.id, base, blockBytes)
 	if errors.Is(err, sdk.ErrUnsupported) {
-		g.whole.Store(true)
+		g.whole.Store(g.dir.t.now().Add(settingAge).UnixNano())
 	}
 	return up, err
 }

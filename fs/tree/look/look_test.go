@@ -274,6 +274,7 @@ func TestEvents(t *testing.T) {
 			{"an upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "new", ChangedSeq: 8}, 0, 1, 0},
 			{"a known upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "known", ChangedSeq: 7}, 0, 0, 0},
 			{"one that was listed", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "other", ChangedSeq: 6}, 0, 0, 0},
+			{"what becomes of large files", sdk.Event{Kind: sdk.EventFormat, Group: "g"}, 0, 0, 1},
 			{"another group", sdk.Event{Kind: sdk.EventUploaded, Group: "of somebody else", ChangedSeq: 9}, 0, 0, 0},
 			{"unknown", sdk.Event{Kind: "newer than this program", Group: "g", ChangedSeq: 9}, 0, 0, 0},
 		} {

@@ -63,7 +63,7 @@ func (l *Look) apply(e sdk.Event) error {
 			return nil
 		}
 		return s.Refresh(l.life, 0)
-	case sdk.EventAppends:
+	case sdk.EventAppends, sdk.EventFormat:
 		l.cfg.Setting(e.Group)
 		return nil
 	case sdk.EventPending, sdk.EventKept:
