@@ -73,7 +73,7 @@ func TestM5HeldCallEndsAfterSleep(t *testing.T) {
 	go func() { done <- c.Do(t.Context(), ask) }()
 	<-arrived
 	c.made = c.made.Add(time.Hour) // as if the clock of the process had stood still for an hour
-	for range 2 { // also when asked again
+	for range 2 {                  // also when asked again
 		if c.Hears() {
 			t.Error("hears the service though the machine slept")
 		}
