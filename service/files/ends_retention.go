@@ -18,8 +18,6 @@ import (
 const (
 	// retentionLease names the work that one process at a time does.
 	retentionLease = "retention"
-	// leaseTime is how long a process that died keeps others from it.
-	leaseTime = time.Minute
 	// expiredBatch is how many files one transaction shreds.
 	expiredBatch = 100
 )
@@ -123,7 +121,7 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
 	err = f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
-		fence, err := store.Lease(ctx, tx, retentionLease, holder, leaseTime)
+		fence, err := store.Lease(ctx, tx, retentionLease, holder, store.LongestLease)
 		if err != nil {
 			return err
 		}

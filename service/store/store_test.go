@@ -77,6 +77,7 @@ func TestStore(t *testing.T) {
 		"a statement that fails late fails its own write":   testFailsLate,
 		"a commit waits for announced writes":               testAnnounced,
 		"a caller who leaves inside breaks nothing":         testLeaveInside,
+		"a lease outlives no clock that went back":          testLeaseOfTheFuture,
 		"who needs the database alone waits for writes":     testAlone,
 		"one text is read twice at once":                    testSameTextTwice,
 	}
