@@ -54,6 +54,15 @@ func (s *settings) backup(ctx context.Context, svc *service.Service, dir string,
 	}
 	name := day.Format(time.DateOnly)
 	path, newest := filepath.Join(dir, name), filepath.Join(dir, newestArchive)
+	next := newest + ".next" // what a run is about to write: one that was killed may have written it
+	written, err := endBackup(next, newest)
+	if err != nil {
+		return "", fmt.Errorf("end a backup that was interrupted: %w", err)
+	}
+	if written == name && !full {
+		fmt.Fprintf(s.stdout, "written by an earlier run, which was interrupted: %s\n", printable(path))
+		return path, nil
+	}
 	if isThere(path) {
 		return "", usage("that is the archive of the day; for another one now: svcd export FILE", "%s exists already",
 			printable(path))
@@ -68,16 +77,36 @@ func (s *settings) backup(ctx context.Context, svc *service.Service, dir string,
 			return "", fmt.Errorf("open the newest archive: %w", err)
 		}
 	}
-	err := s.export(path, func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w, earlier) })
+	if err := os.Symlink(name, next); err != nil {
+		return "", fmt.Errorf("name the archive to come: %w", err)
+	}
+	err = s.export(path, func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w, earlier) })
 	if err != nil {
 		return "", err
 	}
-	next := newest + ".next"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("name the newest archive: %w", err)
-	}
-	if err := errors.Join(os.Symlink(name, next), os.Rename(next, newest)); err != nil {
+	if err := os.Rename(next, newest); err != nil {
 		return "", fmt.Errorf("name the newest archive: %w", err)
 	}
 	return path, nil
+}
+
+// endBackup does what an interrupted run left to do: it gives the link next the name newest, and returns where it
+// leads to. If that is no archive yet, the link is removed, and a file that was to become one, and "" is returned.
+func endBackup(next, newest string) (name string, err error) {
+	if name, err = os.Readlink(next); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	info, err := os.Stat(next)
+	switch {
+	case err == nil && info.Size() > 0:
+		return name, os.Rename(next, newest)
+	case err == nil: // see [ownfile.Pending.Create]
+		err = os.Remove(filepath.Join(filepath.Dir(next), filepath.Base(name)))
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return "", os.Remove(next)
 }

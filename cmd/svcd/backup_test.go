@@ -22,16 +22,21 @@ func TestBackup(t *testing.T) {
 	var out bytes.Buffer
 	s := &settings{stdout: &out, stderr: &out, lookupEnv: func(string) (string, bool) { return "", false }}
 	s.cfg.DataDir = data
-	night := func(date string, full bool) string {
+	try := func(date string, full bool) (path string, err error) {
 		t.Helper()
 		day, err := time.Parse(time.DateOnly, date)
 		ok(t, err)
 		mustRun(t, "account", "fund", "alice", "1", "--data", data)
-		path := ""
-		ok(t, s.with(t.Context(), func(svc *service.Service) (err error) {
+		err = s.with(t.Context(), func(svc *service.Service) (err error) {
 			path, err = s.backup(t.Context(), svc, to, day, full)
 			return err
-		}))
+		})
+		return path, err
+	}
+	night := func(date string, full bool) string {
+		t.Helper()
+		path, err := try(date, full)
+		ok(t, err)
 		if newest, err := filepath.EvalSymlinks(filepath.Join(to, "newest")); err != nil || newest != path ||
 			filepath.Base(path) != date {
 			t.Errorf("%s: the newest is %s, %v", date, newest, err)
@@ -55,6 +60,32 @@ func TestBackup(t *testing.T) {
 	imports(exitOK, tuesday)
 	imports(exitUsage, saturday)
 	imports(exitUsage, monday)
+
+	// What ends before the link leads to its archive is ended by the next run.
+	interrupted := func(date string) {
+		t.Helper()
+		newest := filepath.Join(to, "newest")
+		ok(t, os.Rename(newest, newest+".old"))
+		ok(t, os.Mkdir(newest, 0o700)) // cannot be replaced
+		if path, err := try(date, false); err == nil {
+			t.Errorf("%s is the newest", path)
+		}
+		ok(t, os.Remove(newest))
+		ok(t, os.Rename(newest+".old", newest))
+	}
+	interrupted("2030-01-13")
+	sunday = night("2030-01-13", false)
+	imports(exitOK, sunday, night("2030-01-14", false))
+	interrupted("2030-01-20")
+	imports(exitOK, filepath.Join(to, "2030-01-20"), night("2030-01-21", false))
+	for i, empty := range []bool{false, true} { // before there was an archive
+		date := []string{"2030-01-22", "2030-01-23"}[i]
+		ok(t, os.Symlink(date, filepath.Join(to, "newest.next")))
+		if empty {
+			ok(t, os.WriteFile(filepath.Join(to, date), nil, 0o600))
+		}
+		night(date, false)
+	}
 
 	again := []string{"backup", once(t, to, data), "--data", data}
 	refused(t, exitUsage, time.Now().Format(time.DateOnly)+" exists already", again...)
