@@ -236,10 +236,10 @@ func (s *server) obey(o order) (a answer) {
 	switch o.Do {
 	case "put":
 		s.world.put(o.Group, o.Name, o.Data, o.Size)
-		s.world.told(sdk.EventUploaded, o.Group)
+		s.told(sdk.EventUploaded, o.Group)
 	case "link": // whose target is the data
 		s.world.putLink(o.Group, o.Name, string(o.Data))
-		s.world.told(sdk.EventUploaded, o.Group)
+		s.told(sdk.EventUploaded, o.Group)
 	case "stall":
 		s.world.stall(o.Name, o.On)
 	case "fail":
@@ -248,7 +248,7 @@ func (s *server) obey(o order) (a answer) {
 		s.world.Fail(o.Name, treetest.Panic("a mistake in "+o.Name))
 	case "member":
 		s.world.join(o.Group, o.On)
-		s.world.told(map[bool]string{true: sdk.EventAdded, false: sdk.EventRevoked}[o.On], o.Group)
+		s.told(map[bool]string{true: sdk.EventAdded, false: sdk.EventRevoked}[o.On], o.Group)
 	case "refresh":
 		a.setError(s.tree.Refresh(context.Background()))
 	case "spoil": // block Size of the newest upload
@@ -260,26 +260,26 @@ func (s *server) obey(o order) (a answer) {
 		s.world.Spoil(rows[len(rows)-1].Ref, o.Size, err)
 	case "shred":
 		s.world.shred(o.Group, int(o.Size))
-		s.world.told(sdk.EventDeleted, o.Group)
+		s.told(sdk.EventDeleted, o.Group)
 	case "moved":
 		_ = s.world.rename(o.Group, int(o.Size), o.Name)
-		s.world.told(sdk.EventRenamed, o.Group)
+		s.told(sdk.EventRenamed, o.Group)
 	case "moved folder": // to what the data says; refused where a name is in use
 		_, _ = s.world.RenameFolder(context.Background(), o.Group, o.Name, string(o.Data), s.world.Seq())
-		s.world.told(sdk.EventFolderRenamed, o.Group)
+		s.told(sdk.EventFolderRenamed, o.Group)
 	case "made folder": // by another account
 		s.world.Member(o.Group, bob)
 		_, _ = s.world.As(bob).MakeFolder(context.Background(), o.Group, o.Name)
-		s.world.told(sdk.EventFolderMade, o.Group)
+		s.told(sdk.EventFolderMade, o.Group)
 	case "removed folder": // refused where a file is in it
 		_, _ = s.world.RemoveFolder(context.Background(), o.Group, o.Name)
-		s.world.told(sdk.EventFolderRemoved, o.Group)
+		s.told(sdk.EventFolderRemoved, o.Group)
 	case "removed":
 		_, _ = s.world.RemoveVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
-		s.world.told(sdk.EventRemoved, o.Group)
+		s.told(sdk.EventRemoved, o.Group)
 	case "restored":
 		_, _ = s.world.RestoreVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
-		s.world.told(sdk.EventRestored, o.Group)
+		s.told(sdk.EventRestored, o.Group)
 	case "attributes": // by another account
 		rows := s.world.Named(o.Group, o.Name)
 		_, err := s.world.As(bob).SetAttributes(context.Background(), o.Group, rows[len(rows)-1].Ref, *o.Attributes)
@@ -344,6 +344,16 @@ func (s *server) obey(o order) (a answer) {
 		a.Error = "unknown order " + o.Do
 	}
 	return a
+}
+
+// told tells the tree, if it watches, what another account did, and returns once that shows.
+func (s *server) told(kind string, g sdk.GroupID) {
+	if s.world.events == nil {
+		return
+	}
+	s.world.events <- sdk.Event{Kind: kind, Group: g, Account: alice, ChangedSeq: s.world.Seq()}
+	s.world.events <- sdk.Event{Kind: "of no concern"} // it has taken the one before
+	s.tree.Wait()
 }
 
 // isQuiet reports whether all changes by others were told.

@@ -80,19 +80,9 @@ func (w *world) failWith(op string, kind *sdk.Kind) {
 	w.Fail(op, &sdk.Error{Op: op, Kind: *kind, Err: fmt.Errorf("%s was told to fail", op)})
 }
 
-// watch is what a mount watches; told sends on it.
+// watch is what a mount watches; server.told sends on it.
 func (w *world) watch(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
 	return treetest.Events(w.events), nil
-}
-
-// told tells a mount that watches what another account did, and returns once the
-// mount has acted on that: then it takes the next event.
-func (w *world) told(kind string, g sdk.GroupID) {
-	if w.events == nil {
-		return
-	}
-	w.events <- sdk.Event{Kind: kind, Group: g, Account: alice, ChangedSeq: w.Seq()}
-	w.events <- sdk.Event{Kind: "of no concern"}
 }
 
 // put records an upload of bob's; size is what the service tells of it.

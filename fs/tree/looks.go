@@ -56,6 +56,9 @@ func (t *Tree) Refresh(ctx context.Context) error {
 	return t.look.Refresh(ctx)
 }
 
+// Wait waits until no look goes on in the background, as after an event of the service.
+func (t *Tree) Wait() { t.look.Wait() }
+
 // LookPrice returns the price of one look at the ledger for this directory, where it is
 // known and not free.
 func (d *Dir) LookPrice() (price sdk.Amount, ok bool) {

@@ -336,6 +336,7 @@ func (s *modelSystem) happened(kind string) {
 	}
 	s.events <- sdk.Event{Kind: kind, Group: "team", Account: bob, ChangedSeq: s.w.Seq()}
 	s.events <- sdk.Event{Kind: "of no concern"}
+	s.m.look.Wait()
 }
 
 func (s *modelSystem) on(name string, do func(f *File) error) string {

@@ -278,6 +278,7 @@ func TestR7RecordedFolders(t *testing.T) {
 	happened := func(kind string) {
 		events <- sdk.Event{ChangedSeq: w.Seq(), Kind: kind, Group: "g", Account: bob}
 		events <- sdk.Event{Kind: "of no concern"}
+		m.look.Wait()
 	}
 	happened(sdk.EventFolderMade)
 	_, err = w.As(bob).RenameFolder(t.Context(), "g", "a", "c", w.Seq())

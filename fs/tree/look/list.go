@@ -29,6 +29,8 @@ type List struct {
 	asking      *asking       // the look that programs wait for
 	failed      *Failed       // the last look, if it failed
 	reportedDry bool          // that the budget allows no look
+	following   *asking       // a look at what was announced
+	announced   sdk.Seq       // the newest record that an event told of, and that following is not for; 0 = none
 
 	checking *asking       // whether the account is still a member
 	memberAt time.Time     // the service last said so

@@ -69,10 +69,9 @@ type Look struct {
 
 	cfg     Config
 	life    context.Context
-	asked   sync.WaitGroup // questions under way
-	paid    atomic.Int64   // looks that were paid for
-	watched atomic.Bool    // the service announces changes
-	reached atomic.Bool    // the service answered the last look at the ledger
+	paid    atomic.Int64 // looks that were paid for
+	watched atomic.Bool  // the service announces changes
+	reached atomic.Bool  // the service answered the last look at the ledger
 
 	polledAt time.Time // Tick looked at a ledger that is watched; Tick's alone
 	told     bool      // the watch was not lost; Tick's alone
@@ -82,12 +81,15 @@ type Look struct {
 	refreshedAt time.Time             // the last complete look at the ledger began
 	usedAt      time.Time             // a program looked at anything
 	probing     policy.Pacing         // of a service that is away
+	asked       int                   // questions under way
+	answered    sync.Cond             // one of them ended
 }
 
 // New returns looks that end with ctx, of which none was made yet: the caller begins with one at Groups. listGroups is
 // to Groups what the function of [Look.NewList] is to the records of a group.
 func New(ctx context.Context, cfg Config, listGroups func(context.Context) error) *Look {
 	l := &Look{cfg: cfg, life: ctx, lists: make(map[sdk.GroupID]*List)}
+	l.answered.L = &l.mu
 	l.reached.Store(true)
 	l.Groups = l.NewList("", view.New(), listGroups)
 	return l
@@ -273,14 +275,21 @@ func (l *Look) begin(at **asking, question func(context.Context) error, after fu
 	}
 	a := &asking{began: l.cfg.Now(), done: make(chan struct{})}
 	*at = a
-	l.asked.Go(func() {
+	l.asked++
+	go func() {
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.asked--
+			l.answered.Broadcast()
+		}()
 		l.cfg.Alone("background", func(ctx context.Context) {
 			l.answer(at, func() { a.err = question(ctx) })
 			if after != nil {
 				after(a.err)
 			}
 		})
-	})
+	}()
 	return a
 }
 
@@ -309,5 +318,11 @@ func (l *Look) wait(ctx context.Context, a *asking) error {
 	}
 }
 
-// Wait waits until no question is under way.
-func (l *Look) Wait() { l.asked.Wait() }
+// Wait waits until no question is under way. Others may be asked meanwhile.
+func (l *Look) Wait() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.asked > 0 {
+		l.answered.Wait()
+	}
+}

@@ -28,6 +28,7 @@ type mount struct {
 
 	mu      sync.Mutex                  // guards the fields below
 	take    time.Duration               // a look takes so long
+	slow    string                      // only looks at it do; "" = all
 	fail    error                       // how looks end
 	price   func(context.Context) error // nil = looks are free
 	row     sdk.Entry                   // the newest
@@ -102,7 +103,12 @@ func (m *mount) ok(err error) {
 func (m *mount) lists(ctx context.Context, s *List, name string) error {
 	err := s.Ask(ctx, func() (bool, error) {
 		var take time.Duration
-		m.set(func() { m.looks[name]++; take = m.take })
+		m.set(func() {
+			m.looks[name]++
+			if m.slow == "" || m.slow == name {
+				take = m.take
+			}
+		})
 		time.Sleep(take)
 		return false, m.fails()
 	})
@@ -284,6 +290,66 @@ func TestEvents(t *testing.T) {
 			groups, g, warnings = m.count("groups")-groups, m.count("g")-g, len(m.warned)-warnings
 			if groups != tc.groups || g != tc.g || warnings != tc.warnings {
 				t.Errorf("%s: %d looks at the groups, %d at the group, %d warnings", tc.what, groups, g, warnings)
+			}
+		}
+	})
+}
+
+// M5: while a large group is listed for an upload to it, what is announced after that counts at once. What is announced
+// of this group is looked at afterwards, once, unless the look has shown it.
+func TestM5SlowLookDoesNotDelayRevocation(t *testing.T) {
+	bubble(t, func(t *testing.T, m *mount) {
+		m.watched()
+		m.ok(m.list.Use(t.Context(), 0))
+		time.Sleep(3 * time.Second) // Tick looked, too
+		uploaded := func(seq sdk.Seq) {
+			m.events <- sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "new", ChangedSeq: seq}
+			synctest.Wait()
+		}
+		m.set(func() { m.take, m.slow = 6*time.Second, "g" })
+		m.row = sdk.Entry{Ref: "other", Seq: 9, ChangedSeq: 9, Number: 9}
+		for _, phase := range []struct {
+			announced []sdk.Seq
+			looks     int
+		}{{[]sdk.Seq{7, 8, 9}, 1}, {[]sdk.Seq{10, 11, 12}, 2}} {
+			n := m.during("g", func() {
+				began := time.Now()
+				groups := m.during("groups", func() {
+					for _, seq := range phase.announced {
+						uploaded(seq)
+					}
+					m.events <- sdk.Event{Kind: sdk.EventRevoked, Group: "other", Account: "me"}
+				})
+				if took := time.Since(began); groups != 1 || took > 0 {
+					t.Errorf("%d looks at the groups, after %s", groups, took)
+				}
+				time.Sleep(time.Duration(phase.looks) * m.take)
+			})
+			if n != phase.looks {
+				t.Errorf("%d looks for %v", n, phase.announced)
+			}
+		}
+	})
+}
+
+// An event whose look fails is made up for, soon when the service was away.
+func TestEventsWhoseLookFails(t *testing.T) {
+	bubble(t, func(t *testing.T, m *mount) {
+		m.watched()
+		for seq, outage := range []struct {
+			fail  error
+			until time.Duration
+		}{{errAway, m.cfg.Interval}, {errors.New("refused"), WatchedInterval}} {
+			m.ok(m.list.Use(t.Context(), 0))
+			m.set(func() { m.fail = outage.fail })
+			if n := m.during("g", func() {
+				m.events <- sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "new", ChangedSeq: sdk.Seq(seq + 1)}
+			}); n != 1 {
+				t.Errorf("%v: %d looks for an event", outage.fail, n)
+			}
+			m.set(func() { m.fail = nil })
+			if n := m.during("g", func() { time.Sleep(outage.until) }); n != 1 {
+				t.Errorf("%v: %d looks once the service answers", outage.fail, n)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package look
 
 import (
+	"context"
 	"iter"
 	"time"
 
@@ -59,10 +60,10 @@ func (l *Look) apply(e sdk.Event) error {
 		l.mu.RLock()
 		s := l.lists[e.Group]
 		l.mu.RUnlock()
-		if s == nil || !s.IsListed() || s.knows(e) {
-			return nil
+		if s != nil && s.IsListed() {
+			s.follow(e)
 		}
-		return s.Refresh(l.life, 0)
+		return nil
 	case sdk.EventAppends, sdk.EventFormat:
 		l.cfg.Setting(e.Group)
 		return nil
@@ -74,15 +75,44 @@ func (l *Look) apply(e sdk.Event) error {
 	}
 }
 
-// knows reports whether an event of a file is known already: most events are uploads of this mount, and one look
-// shows many uploads in a row.
-func (s *List) knows(e sdk.Event) bool {
+// follow has the list looked at for an event of a file, unless the event is known: most events are uploads of this
+// mount, and one look shows many uploads in a row. It waits for no look: the next event may take a group away (M5).
+func (s *List) follow(e sdk.Event) {
 	if known := s.view.Entry(e.Ref); known != nil && known.ChangedSeq >= e.ChangedSeq {
-		return true
+		return
 	}
-	if s.gate.Enter(s.l.life) != nil {
-		return false
+	s.l.mu.Lock()
+	s.announced = max(s.announced, e.ChangedSeq)
+	s.l.mu.Unlock()
+	s.beginAnnounced()
+}
+
+// beginAnnounced begins a look at what was announced. What is announced while that goes on is looked at after it.
+func (s *List) beginAnnounced() {
+	s.l.begin(&s.following, s.lookAtAnnounced, func(err error) {
+		s.l.noteAway(err)
+		s.l.mu.RLock()
+		more := s.announced > 0
+		s.l.mu.RUnlock()
+		if more {
+			s.beginAnnounced()
+		}
+	})
+}
+
+func (s *List) lookAtAnnounced(ctx context.Context) error {
+	err := s.gate.Enter(ctx) // the look that goes on may show it
+	s.l.mu.Lock()
+	announced := s.announced
+	s.announced = 0
+	s.l.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	defer s.gate.Leave()
-	return s.view.Seen() >= e.ChangedSeq
+	isSeen := s.view.Seen() >= announced
+	s.gate.Leave()
+	if isSeen {
+		return nil
+	}
+	return s.Refresh(ctx, 0)
 }
