@@ -124,6 +124,9 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	if when != commitAhead && f.aid(raw) != policy.AidNone {
 		return nil, nil
 	}
+	if refused := f.t.readOnlyIn(g); refused != nil {
+		return nil, refused
+	}
 	f.noteDatabase(s)
 	before, w := f.entry.Load() == nil, &saving{f, s, g, raw}
 	if s.Whole() == nil {

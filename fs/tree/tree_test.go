@@ -810,6 +810,25 @@ func TestW14RoleChangesUnderTheMount(t *testing.T) {
 	}
 }
 
+// W14: an outbox takes nothing that the service will refuse.
+func TestW14ReaderQueuesNothing(t *testing.T) {
+	w := team()
+	b := mountBoxedAs(t, w, bob, "team")
+	h := b.create("/team/begun")
+	defer h.Release()
+	b.write(h, "text", 0)
+	w.Role("team", bob, sdk.RoleReader)
+	ok(t, b.look.Groups.Refresh(t.Context(), 0))
+	wantClass(t, h.Flush(t.Context()), ClassReadOnly)
+	if n := len(b.box.Items()); n != 0 {
+		t.Errorf("%d saves wait", n)
+	}
+	w.Role("team", bob, sdk.RoleWriter)
+	ok(t, b.look.Groups.Refresh(t.Context(), 0))
+	ok(t, h.Flush(t.Context()))
+	waitFor(t, func() bool { return w.Begun("upload") == 1 })
+}
+
 func TestERevokedThenGone(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))
