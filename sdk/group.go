@@ -273,24 +273,3 @@ func (g Group) deleteFile(ctx context.Context, ref Ref) (Entry, error) {
 		return r.Kind == EventDeleted && r.Ref == string(ref) && r.Detail == wire.ReasonOwnerRequest
 	})
 }
-
-// Rename records another name for a file. Content and reference stay. The result is the file as
-// [Group.List] lists it, without Tx. The price is that of
-// [Group.Delete]: mostly free. The same accounts may call it; it needs the API key. Errors:
-// those of [Group.Delete], [ErrDeleted]. Only svcd has it.
-func (g Group) Rename(ctx context.Context, ref Ref, name string) (Entry, error) {
-	e, err := g.rename(ctx, ref, name)
-	return e, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("rename", g.ID, ref, err))
-}
-
-func (g Group) rename(ctx context.Context, ref Ref, name string) (Entry, error) {
-	var answer recorded
-	after := g.c.memory.Group(string(g.ID)).Number
-	request := wire.RenameRequest{GroupID: string(g.ID), IPFSHash: string(ref), Filename: name}
-	if err := g.c.change(ctx, wire.OpRenameFile, request, &answer); err != nil {
-		return Entry{}, err
-	}
-	return g.changedFile(ctx, after, answer.Recorded, func(r *chain.Record) bool {
-		return r.Kind == EventRenamed && r.Ref == string(ref) && r.Detail == name
-	})
-}

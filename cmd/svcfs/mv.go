@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
@@ -105,10 +103,8 @@ func (a *app) mv(ctx context.Context, g sdk.Group, paths []string, to string, is
 
 // mvName renames the versions of one name, or none of them.
 func (a *app) mvName(ctx context.Context, g sdk.Group, versions []sdk.Entry, name string) error {
-	for i, e := range versions {
-		if _, err := g.Rename(ctx, e.Ref, name); err != nil {
-			return nameBack(ctx, g, versions, i, err)
-		}
+	if _, err := g.RenameVersions(ctx, versions, name); err != nil {
+		return err
 	}
 	for _, e := range versions {
 		if !a.asJSON {
@@ -126,28 +122,6 @@ func (a *app) mvName(ctx context.Context, g sdk.Group, versions []sdk.Entry, nam
 			plural(len(versions), "version"))
 	}
 	return nil
-}
-
-// nameBackTime is how long versions are given their name again, also after Ctrl-C.
-const nameBackTime = 30 * time.Second
-
-// nameBack gives versions their name again of which one could not be renamed: those before it have the other name,
-// which would be in use when mv is run again.
-func nameBack(ctx context.Context, g sdk.Group, versions []sdk.Entry, failed int, why error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameBackTime)
-	defer cancel()
-	renamed := versions[:failed]
-	if len(versions) > 1 && (errors.Is(why, sdk.ErrUnavailable) || errors.Is(why, sdk.ErrTimeout) ||
-		errors.Is(why, sdk.ErrCanceled)) { // it may be recorded
-		renamed = versions[:failed+1]
-	}
-	for i, e := range slices.Backward(renamed) {
-		if _, err := g.Rename(ctx, e.Ref, e.Name); err != nil {
-			return fmt.Errorf("%w; of %s the oldest %d may have the new name now: %w", why,
-				plural(len(versions), "version"), i+1, err)
-		}
-	}
-	return why
 }
 
 func inUse(name, what string) error {

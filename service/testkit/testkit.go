@@ -125,6 +125,11 @@ func MaxFileBytes(n int64) func(*service.Config) {
 	return func(cfg *service.Config) { cfg.MaxFileBytes = n }
 }
 
+// FeeOf is a change for [Start]: the price of a kind of record.
+func FeeOf(kind string, fee sdk.Amount) func(*service.Config) {
+	return func(cfg *service.Config) { cfg.Fees[kind] = fee }
+}
+
 // AccountsOf is a change for [Start]: what the names of accounts end in.
 func AccountsOf(domain string) func(*service.Config) {
 	return func(cfg *service.Config) { cfg.AccountDomain = domain }

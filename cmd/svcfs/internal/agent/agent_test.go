@@ -7,10 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -33,7 +35,11 @@ type world struct {
 
 func newWorld(t *testing.T, flavour testkit.Dialect) *world {
 	t.Helper()
-	s := testkit.Start(t, flavour)
+	return worldOf(t, testkit.Start(t, flavour))
+}
+
+func worldOf(t *testing.T, s *testkit.Server) *world {
+	t.Helper()
 	w := &world{Server: s, t: t, alice: s.Client(t, s.Account("alice", "10")), account: s.Account("bot", "10")}
 	w.bot = s.Client(t, w.account)
 	for _, g := range []sdk.GroupID{"team", "secret"} {
@@ -463,6 +469,49 @@ func TestProtocolVersions(t *testing.T) {
 				t.Errorf("%s: %v, asked %d times", version, doc, asked)
 			}
 		}
+	}
+}
+
+// A file is renamed with all its versions, or none, and naming them back is within what was set aside.
+func TestRenamesAllVersionsOrNone(t *testing.T) {
+	w := worldOf(t, testkit.Start(t, testkit.Ours, testkit.FeeOf(sdk.EventRenamed, tokens(t, "0.01"))))
+	g := w.bot.Group("team")
+	for _, content := range []string{"1", "2", "3"} {
+		must(t)(g.Put(t.Context(), "f", strings.NewReader(content)))
+	}
+	var asked atomic.Int64
+	w.Disturb(wire.PathTools+wire.OpRenameFile, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) == 3 {
+				http.Error(rw, `{"error":"refused"}`, http.StatusBadRequest)
+				return
+			}
+			next.ServeHTTP(rw, r)
+		})
+	})
+	o := w.options()
+	o.AllowWrite, o.Budget = true, tokens(t, "0.1")
+	s := w.connect(o, "", nil)
+	rename := func() map[string]any {
+		return map[string]any{"token": s.must("rename",
+			map[string]any{"group": "team", "name": "f", "new_name": "g"})["confirm_token"]}
+	}
+	s.refused("confirm", rename(), "refused")
+	entries, err := g.Entries(t.Context())
+	must(t)(nil, err)
+	for _, e := range entries {
+		if e.Name != "f" {
+			t.Errorf("version %d is named %s", e.Number, e.Name)
+		}
+	}
+	if got := s.must("balance", nil)["budget"].(map[string]any)["spent"]; got != "0.04" { // two, and two back
+		t.Errorf("it spent %s", got)
+	}
+	if doc := s.must("confirm", rename()); doc["renamed"] != "g" {
+		t.Errorf("it answers %v", doc)
+	}
+	if got := s.must("balance", nil)["budget"].(map[string]any)["spent"]; got != "0.07" {
+		t.Errorf("it spent %s", got)
 	}
 }
 

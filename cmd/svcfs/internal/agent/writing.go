@@ -202,18 +202,18 @@ func (s *server) rename(ctx context.Context, in renameArgs) (change, error) {
 	}
 	versions := living(l.versions(string(e.Ref)))
 	each, err := s.Client.EstimateFee(ctx, sdk.EventRenamed)
-	price := times(each, len(versions))
+	text, most := fmt.Sprintf("rename %q in the group %q to %q, with %d versions", l.shown(e), in.Group, in.NewName,
+		len(versions)), len(versions)
+	if most > 1 && !each.IsZero() {
+		text += " (half of the tokens are for naming them back, if one of them cannot be renamed)"
+		most *= 2
+	}
 	return change{
-		text: fmt.Sprintf("rename %q in the group %q to %q, with %d versions", l.shown(e), in.Group, in.NewName,
-			len(versions)),
-		price: price,
+		text:  text,
+		price: times(each, most),
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
-			for i, e := range versions {
-				if _, err := s.Client.Group(e.Group).Rename(ctx, e.Ref, in.NewName); err != nil {
-					return nil, times(each, i), err
-				}
-			}
-			return map[string]any{"renamed": in.NewName, "versions": len(versions)}, price, nil
+			renames, err := s.Client.Group(e.Group).RenameVersions(ctx, versions, in.NewName)
+			return map[string]any{"renamed": in.NewName, "versions": len(versions)}, times(each, renames), err
 		},
 	}, err
 }
