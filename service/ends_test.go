@@ -478,6 +478,11 @@ func TestThreat45NothingWaitsAfterTheEnd(t *testing.T) {
 	if trees, pages := counts(); trees+pages > 0 {
 		t.Errorf("the ended group has %d trees of %d pages", trees, pages)
 	}
+	r.exec("INSERT INTO name_pages VALUES ('g', 1, 1, $1)", []byte{1}) // of a build that was killed
+	r.removes(0)
+	if _, pages := counts(); pages > 0 {
+		t.Errorf("the ended group has %d pages of no tree", pages)
+	}
 	list, err := r.svc.Waiting(t.Context())
 	ok(t, err)
 	if len(list) > 0 {

@@ -300,13 +300,13 @@ func dropBuild(ctx context.Context, s *store.Store, group string, build int64) e
 // noBuild is no number of a build.
 const noBuild = 0
 
-// DropEnded removes the trees of groups that have ended, in pieces: first the pages, so that what an interrupted call
-// leaves is found by the next one.
+// DropEnded removes the trees of groups that have ended, in pieces, and pages of builds that did not come to an end.
 func DropEnded(ctx context.Context, s *store.Store) error {
 	var ended []string
 	err := s.Read(ctx, func(tx *store.Tx) (err error) {
-		ended, err = store.Values[string](ctx, tx, "list trees of ended groups", "SELECT group_id FROM name_trees "+
-			"WHERE group_id IN (SELECT id FROM groups WHERE ended_ns IS NOT NULL)")
+		ended, err = store.Values[string](ctx, tx, "list trees of ended groups", "SELECT id FROM groups WHERE "+
+			"ended_ns IS NOT NULL AND (EXISTS (SELECT 1 FROM name_trees WHERE group_id = groups.id) OR "+
+			"EXISTS (SELECT 1 FROM name_pages WHERE group_id = groups.id))")
 		return err
 	})
 	for _, group := range ended {
