@@ -78,10 +78,11 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	if err := f.recordJournal(ctx, when); err != nil {
 		return err
 	}
-	if err := f.nameGate().Enter(ctx); err != nil {
+	leave, err := f.t.enterNames(ctx, nil, f)
+	if err != nil {
 		return err
 	}
-	defer f.nameGate().Leave()
+	defer leave()
 	f.t.mu.RLock()
 	group, raw, real := f.group, f.raw, f.isKind(fileReal)
 	f.t.mu.RUnlock()

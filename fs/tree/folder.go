@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -21,46 +22,29 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 			return d.failed("rename", dir.name, err)
 		}
 	}
-	if t.queue.IsOn() {
-		var waits []sdk.Entry
-		t.mu.RLock()
-		if dir.group != nil && dir.parent != nil && dir.kind == dirFolder {
-			waits = dir.group.waitsBeneath(dir.parent.rawPath(dir.raw) + "/")
-		}
-		t.mu.RUnlock()
-		if err := t.queue.Settle(ctx, waits); err != nil {
-			return d.failed("rename", dir.name, wrapRemote("", "", err))
-		}
+	if err := dir.settleBeneath(ctx); err != nil {
+		return d.failed("rename", dir.name, err)
 	}
-	var m *folderMove
-	var refused *Error
-	var stays bool // when the service fails in the middle
-	t.change(func() []notice {
-		m = dir.moveFacts(to, newName)
-		if refused = m.plan(); refused != nil {
-			return nil
-		}
-		if len(m.uploads) == 0 {
-			return dir.moveTo(to, newName, m)
-		}
-		stays = dir.local || len(dir.children) == 0 && dir.recorded == ""
-		dir.local = true // a listing may show its files under their new names before it has its own
-		return nil
-	})
-	if refused != nil {
-		return d.failed("rename", dir.name, refused)
+	end, err := dir.beginMove(ctx, to)
+	if err != nil {
+		return d.failed("rename", dir.name, err)
+	}
+	defer end()
+	m, err := dir.planMove(ctx, to, newName)
+	if err != nil {
+		return d.failed("rename", dir.name, err)
 	}
 	if len(m.uploads) == 0 {
 		dir.recordAll(ctx)
 		return nil
 	}
-	err := m.replaces.unrecord(ctx)
+	err = m.replaces.unrecord(ctx)
 	if err == nil {
 		err = dir.group.renameBeneath(ctx, m)
 	}
 	if err != nil {
 		t.change(func() []notice {
-			dir.local = stays
+			dir.local = m.stays
 			return dir.prune()
 		})
 		return d.failed("rename", dir.name, err)
@@ -73,6 +57,97 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		d.record(ctx)
 	}
 	dir.recordAll(ctx)
+	return nil
+}
+
+// planMove plans the move of d, once what was saved beneath it before [Dir.beginMove] is recorded. It makes the move
+// where nothing beneath is uploaded.
+func (d *Dir) planMove(ctx context.Context, to *Dir, newName string) (m *folderMove, err error) {
+	for m == nil || m.waits() {
+		if err := d.settleBeneath(ctx); err != nil {
+			return nil, err
+		}
+		var refused *Error
+		d.t.change(func() []notice {
+			m = d.moveFacts(to, newName)
+			if refused = m.plan(); refused != nil || m.waits() {
+				return nil
+			}
+			if len(m.uploads) == 0 {
+				return d.moveTo(to, newName, m)
+			}
+			m.stays = d.local || len(d.children) == 0 && d.recorded == ""
+			d.local = true // a listing may show its files under their new names before it has its own
+			return nil
+		})
+		if refused != nil {
+			return nil, refused
+		}
+	}
+	return m, nil
+}
+
+// settleBeneath waits until nothing beneath d is being saved, and nothing that was saved waits to be recorded: a record
+// that is made under the old name of a folder would stay there.
+func (d *Dir) settleBeneath(ctx context.Context) error {
+	var saved []policy.Gate
+	d.t.mu.RLock()
+	for _, f := range d.files(nil) {
+		if gate := f.naming.Load(); gate != nil {
+			saved = append(saved, *gate)
+		}
+	}
+	d.t.mu.RUnlock()
+	for _, gate := range saved {
+		if err := gate.Pass(ctx); err != nil {
+			return err
+		}
+	}
+	var waits []sdk.Entry
+	d.t.mu.RLock()
+	if d.group != nil && d.parent != nil && d.kind == dirFolder {
+		waits = d.group.waitsBeneath(d.parent.rawPath(d.raw) + "/")
+	}
+	d.t.mu.RUnlock()
+	if err := d.t.queue.Settle(ctx, waits); err != nil {
+		return wrapRemote("", "", err)
+	}
+	return nil
+}
+
+// beginMove keeps saves and other renames beneath d out until end, see [Tree.enterNames].
+func (d *Dir) beginMove(ctx context.Context, to *Dir) (end func(), err error) {
+	t := d.t
+	for {
+		t.mu.Lock()
+		other := cmp.Or(t.movingAbove(d), t.movingAbove(to))
+		if other == nil {
+			gate := policy.NewGate(1)
+			gate <- struct{}{} // nobody else has it yet
+			t.moving[d] = gate
+			t.mu.Unlock()
+			return func() {
+				t.mu.Lock()
+				delete(t.moving, d)
+				t.mu.Unlock()
+				gate.Leave()
+			}, nil
+		}
+		t.mu.Unlock()
+		if err := other.Pass(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// movingAbove returns the gate of a rename of d, which may be nil, or of a folder above it; nil = there is none. Needs
+// Tree.mu.
+func (t *Tree) movingAbove(d *Dir) policy.Gate {
+	for at := d; at != nil && len(t.moving) > 0; at = at.parent {
+		if gate := t.moving[at]; gate != nil {
+			return gate
+		}
+	}
 	return nil
 }
 
@@ -175,6 +250,7 @@ type folderMove struct {
 	rows     []sdk.Entry   // uploads, once the service has renamed them one by one
 	seq      sdk.Seq       // of the record, once the service made one for all
 	number   int64         // of that record
+	stays    bool          // it is local again when the service fails in the middle
 	unsure   bool          // others may have changed uploads between what is known and that record
 	old, new string        // prefixes of the recorded names beneath, before and after
 }
@@ -210,6 +286,11 @@ func (m *folderMove) plan() *Error {
 		return uploadedBy(m.theirs, "rename")
 	}
 	return nil
+}
+
+// waits reports whether some of the uploads have no record yet.
+func (m *folderMove) waits() bool {
+	return slices.ContainsFunc(m.uploads, func(e sdk.Entry) bool { return isWaiting(&e) })
 }
 
 // rename returns the new name of an upload beneath the folder.

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -65,7 +66,11 @@ func (d *Dir) rename(ctx context.Context, name string, to *Dir, newName string, 
 
 // renameFile renames f once no save of f, or of the file that it replaces, is under way.
 func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, newName string, replaced *File) error {
-	leave, err := enterBoth(ctx, f, replaced)
+	files := []*File{f}
+	if replaced != nil {
+		files = append(files, replaced)
+	}
+	leave, err := d.t.enterNames(ctx, to, files...)
 	if err != nil {
 		return d.failed("rename", name, err)
 	}
@@ -111,10 +116,11 @@ func (d *Dir) link(ctx context.Context, f *File, name string) error {
 	if d.child(name) != nil {
 		return plain(ClassExist, "link", join(d.Path(), name), "the name exists")
 	}
-	if err := f.nameGate().Enter(ctx); err != nil {
+	leave, err := d.t.enterNames(ctx, d, f)
+	if err != nil {
 		return d.failed("link", name, err)
 	}
-	defer f.nameGate().Leave()
+	defer leave()
 	if err := f.moveTo(ctx, nil, d, name); err != nil {
 		return d.failed("link", name, err)
 	}
@@ -122,24 +128,38 @@ func (d *Dir) link(ctx context.Context, f *File, name string) error {
 	return nil
 }
 
-// enterBoth keeps commits of two files out, always in the same order. b may be nil.
-func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
-	if b != nil && b.gen < a.gen {
-		a, b = b, a
+// enterNames keeps commits of files out, always in the same order. It waits for the renames of folders above them, and
+// above to, which may be nil.
+func (t *Tree) enterNames(ctx context.Context, to *Dir, files ...*File) (leave func(), err error) {
+	slices.SortFunc(files, func(a, b *File) int { return cmp.Compare(a.gen, b.gen) })
+	for {
+		entered := 0
+		leave := func() {
+			for _, f := range files[:entered] {
+				f.nameGate().Leave()
+			}
+		}
+		for _, f := range files {
+			if err := f.nameGate().Enter(ctx); err != nil {
+				leave()
+				return nil, err
+			}
+			entered++
+		}
+		t.mu.RLock()
+		moving := t.movingAbove(to)
+		for _, f := range files {
+			moving = cmp.Or(moving, t.movingAbove(f.dir))
+		}
+		t.mu.RUnlock()
+		if moving == nil {
+			return leave, nil
+		}
+		leave()
+		if err := moving.Pass(ctx); err != nil {
+			return nil, err
+		}
 	}
-	first := a.nameGate()
-	if err := first.Enter(ctx); err != nil {
-		return nil, err
-	}
-	if b == nil {
-		return first.Leave, nil
-	}
-	second := b.nameGate()
-	if err := second.Enter(ctx); err != nil {
-		first.Leave()
-		return nil, err
-	}
-	return func() { second.Leave(); first.Leave() }, nil
 }
 
 // moveTo gives f the name newName in to, in place of from or, where from is nil, beside

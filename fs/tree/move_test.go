@@ -2,9 +2,12 @@ package tree
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 // N5, W7, W8: how a file gets a name, as far as it is decided before anything changes.
@@ -208,4 +211,91 @@ func TestW8FolderGoesWithItsLastFile(t *testing.T) {
 	ok(t, m.dir("/team/d/e").Rename(t.Context(), "f", m.dir("/team"), "f", false))
 	m.wantNames("/team", "f")
 	m.wantContent("/team/f", "content")
+}
+
+// N5: a folder that is renamed while a file in it is saved takes the file along, and what gets a name in it while it is
+// renamed has the new one.
+func TestN5FolderIsRenamedDuringASave(t *testing.T) {
+	saved := func(m *mounted) error { return m.save("/team/d/x", "new") }
+	renamed := func(m *mounted) error { return m.rename("d", "e") }
+	moved := func(from, name string) func(*mounted) error {
+		return func(m *mounted) error {
+			return m.dir(from).Rename(m.t.Context(), name, m.dir("/team/d"), "x", false)
+		}
+	}
+	type steps []func(*mounted) error
+	for name, tc := range map[string]struct {
+		steps steps // the first one waits for the service while the second begins
+		at    func(*racing) *func()
+	}{
+		"a save is under way":       {steps{saved, renamed}, func(r *racing) *func() { return &r.beforeUpload }},
+		"its answer is on its way":  {steps{saved, renamed}, func(r *racing) *func() { return &r.afterUpload }},
+		"a save comes":              {steps{renamed, saved}, func(r *racing) *func() { return &r.afterRename }},
+		"a save by rename comes":    {steps{renamed, moved("/team/d", "x.tmp")}, func(r *racing) *func() { return &r.afterRename }},
+		"a file of elsewhere comes": {steps{renamed, moved("/team", "y.tmp")}, func(r *racing) *func() { return &r.afterRename }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := team()
+				w.Put("team", alice, "d/old", []byte("old"))
+				m, r := race(t, w)
+				for _, temporary := range []string{"d/x.tmp", "y.tmp"} {
+					ok(t, m.save("/team/"+temporary, "new"))
+				}
+				goOn, done := make(chan struct{}), make(chan error)
+				*tc.at(r) = func() { <-goOn }
+				for _, step := range tc.steps {
+					go func() { done <- step(m) }()
+					synctest.Wait()
+				}
+				close(goOn)
+				for range tc.steps {
+					ok(t, <-done)
+				}
+				for _, m := range []*mounted{m, mount(t, w, alice), m} {
+					files := slices.DeleteFunc(allFiles(t, m.dir("/team"), ""), func(name string) bool {
+						return strings.HasSuffix(name, ".tmp")
+					})
+					if !slices.Equal(files, []string{"e/old", "e/x"}) {
+						t.Errorf("there is %q", files)
+					}
+					m.wantContent("/team/e/x", "new")
+					m.refresh()
+				}
+			})
+		})
+	}
+}
+
+// N5: the same with an outbox: what is saved in a folder while that waits for its files to be recorded.
+func TestN5FolderIsRenamedDuringASaveWithAnOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBoxWorld()
+		b := mountBoxed(t, w)
+		answer, record := make(chan struct{}), b.service.Record
+		b.service.Record = func(l *outbox.Upload, content []byte) outbox.Sent {
+			<-answer
+			return record(l, content)
+		}
+		_, err := b.dir2("/g").Mkdir(t.Context(), "d")
+		ok(t, err)
+		ok(t, b.save("/g/d/old", "old"))
+		done := make(chan error)
+		go func() { done <- b.dir2("/g").Rename(t.Context(), "d", b.dir2("/g"), "e", false) }()
+		synctest.Wait()
+		go func() { done <- b.save("/g/d/x", "new") }()
+		synctest.Wait()
+		close(answer)
+		for range 2 {
+			ok(t, <-done)
+		}
+		b.drained()
+		for _, m := range []*mounted{b.mounted, mount(t, w, b.who, ours)} {
+			m.refresh()
+			if got := allFiles(t, m.dir("/g"), ""); !slices.Equal(got, []string{"e/old", "e/x"}) {
+				t.Errorf("there is %q", got)
+			}
+			m.wantContent("/g/e/x", "new")
+		}
+	})
 }

@@ -81,10 +81,11 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(*File, contex
 	if !ok {
 		return plain(ClassIsDir, "unlink", join(d.Path(), name), "it is a folder")
 	}
-	if err := f.nameGate().Enter(ctx); err != nil {
+	leave, err := d.t.enterNames(ctx, nil, f)
+	if err != nil {
 		return d.failed("unlink", name, err)
 	}
-	defer f.nameGate().Leave()
+	defer leave()
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
 		if !d.t.cfg.Ours {
 			return d.refuse(ClassByDesign, "unlink", name,

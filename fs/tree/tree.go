@@ -147,7 +147,7 @@ const reopenTime = time.Minute
 //
 //  1. the gates of Tree.unrecorded, a few empty files, or attributes, at a time
 //  2. File.nameGate, one save, rename, link or removal of a file; of two files the one
-//     with the smaller generation first
+//     with the smaller generation first; a rename of a folder waits for those beneath it, and has none
 //  3. the gate of group.list, and groupInfo.asking, one request for records, or for members, of a group
 //  4. the gate of Tree.look.Groups, one request for the list of groups
 //  5. body.mu, the bytes of a file, its state and its handles
@@ -186,6 +186,9 @@ type Tree struct {
 	texts         atomic.Int64     // memory of ledger.jsonl, members, and so on, of all groups, in bytes
 	relink        []*group         // with links that may lead elsewhere by now, see noteLinks
 	inDoubt       []recordedFolder // which may hold files of others since
+	// moving are the folders that are being renamed, see enterNames: who waits here has no other gate but one of
+	// unrecorded
+	moving map[*Dir]policy.Gate
 
 	unrecorded unrecorded
 	opened     opened     // by which processes, lately
@@ -207,7 +210,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, log: cfg.Logger, started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		given: make(map[uint64]struct{}),
+		given: make(map[uint64]struct{}), moving: make(map[*Dir]policy.Gate),
 	}
 	t.unrecorded.t = t
 	t.unrecorded.delayed = later{t, cfg.EmptyDelay, policy.NewGate(delayedUploads)}

@@ -168,13 +168,13 @@ func (u *unrecorded) keepTemporary(ctx context.Context) {
 		if s, _, ok := f.unsaved(); !ok || !f.isKind(fileScratch) || s.Size == 0 || f.groupNow().waste {
 			continue
 		}
-		err := f.nameGate().Enter(ctx)
+		leave, err := u.t.enterNames(ctx, nil, f)
 		if err == nil {
 			var row *sdk.Entry
 			if row, err = f.commitAs(ctx, commitLast, f.groupNow(), f.rawName()); row != nil {
 				u.t.queue.Ready(outbox.IDOf(row.Ref))
 			}
-			f.nameGate().Leave()
+			leave()
 		}
 		if err != nil {
 			_ = f.failed("keep", err)

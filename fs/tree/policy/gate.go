@@ -20,3 +20,12 @@ func (g Gate) Enter(ctx context.Context) error {
 
 // Leave lets the next one through.
 func (g Gate) Leave() { <-g }
+
+// Pass waits until nobody is inside.
+func (g Gate) Pass(ctx context.Context) error {
+	if err := g.Enter(ctx); err != nil {
+		return err
+	}
+	g.Leave()
+	return nil
+}
