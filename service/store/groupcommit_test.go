@@ -160,6 +160,50 @@ func testFailsLate(t *testing.T, opener func() (*store.Store, error)) {
 	}
 }
 
+// testAnswersOfTheirOwn: a statement that fails late, after a write that was refused, or with the end of its own,
+// changes no other answer.
+func testAnswersOfTheirOwn(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	ctx := t.Context()
+	refused := errors.New("refused")
+	type write struct {
+		f    func(*store.Tx) error
+		want error
+	}
+	refuses := write{func(*store.Tx) error { return refused }, refused}
+	appends := write{func(tx *store.Tx) error { return appendTo(ctx, tx, "a", "1") }, nil}
+	fails := func(statements int) write {
+		return write{func(tx *store.Tx) error {
+			err := tx.Do(ctx, "make a group", "INSERT INTO groups (id, owner, joinable, key_version) VALUES "+
+				"(?, ?, ?, ?)", "g", "nobody", false, 1)
+			for range statements - 1 {
+				err = errors.Join(err, tx.Do(ctx, "remove a name", "DELETE FROM meta WHERE name = ?", "none"))
+			}
+			return err
+		}, store.ErrReference}
+	}
+	for what, writes := range map[string][]write{
+		"it is the first":    {refuses, fails(1)},
+		"251 statements":     {fails(251), refuses, appends}, // and those around fill the line
+		"252 statements":     {fails(252), refuses, appends},
+		"253 statements":     {fails(253), refuses, appends},
+		"it is in the midst": {appends, refuses, fails(1)},
+	} {
+		var all []func(*store.Tx) error
+		for _, w := range writes {
+			all = append(all, w.f)
+		}
+		for i, err := range queued(t, s, all) {
+			if want := writes[i].want; !errors.Is(err, want) || want == refused && errors.Is(err, store.ErrReference) {
+				t.Errorf("%s: write %d: %v, want %v", what, i, err, want)
+			}
+		}
+	}
+	if got := get(t, s, "a"); got != "1111" {
+		t.Errorf("written %q, want 1111", got)
+	}
+}
+
 func panicking() error { panic("as planned") }
 
 // testManyTogether: more writes than one commit takes.

@@ -113,12 +113,14 @@ func (p *pipeline) send(ctx context.Context, more ...queued) (pgx.BatchResults, 
 	return results, nil
 }
 
-// failed notes that a statement failed, and returns its error.
+// failed notes that a statement failed, and returns its error. That of another write is an answer to none.
 func (p *pipeline) failed(q queued, err error) error {
-	if err = p.received(err); q.write != p.write && p.lost == nil {
+	err = fmt.Errorf("%s: %w", q.what, p.received(err))
+	if q.write != p.write && p.lost == nil {
 		p.lost = fmt.Errorf("%w: %w", errSpoiled, err)
+		return p.lost
 	}
-	return fmt.Errorf("%s: %w", q.what, err)
+	return err
 }
 
 // received notes what an error means for the transaction, and returns it. After one of a statement
@@ -246,6 +248,7 @@ func (f *fetched) Scan(dest ...any) error {
 }
 
 func (p *pipeline) between(ctx context.Context, text string) error {
+	p.write++
 	switch text {
 	case undoOne:
 		return p.undo(ctx)
@@ -253,7 +256,6 @@ func (p *pipeline) between(ctx context.Context, text string) error {
 		if err := p.queue(ctx, "end one of several writes", "RELEASE SAVEPOINT one", nil); err != nil {
 			return err
 		}
-		p.write++
 	}
 	return p.queue(ctx, "begin one of several writes", beginOne, nil)
 }

@@ -75,6 +75,7 @@ func TestStore(t *testing.T) {
 		"an answer that came beforehand is no old one":      testAsks,
 		"an ask that is refused fails its own write":        testAskFails,
 		"a statement that fails late fails its own write":   testFailsLate,
+		"each write has an answer of its own":               testAnswersOfTheirOwn,
 		"a commit waits for announced writes":               testAnnounced,
 		"a caller who leaves inside breaks nothing":         testLeaveInside,
 		"a lease outlives no clock that went back":          testLeaseOfTheFuture,
