@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -172,48 +173,50 @@ func (o *Outbox) readJournals() {
 	}
 }
 
-// openAll opens journals, in the order of their first saves, and reads what they hold.
+// openAll opens journals, in the order of their first saves, and reads what they hold. Those that do not open are tried
+// again, together, after a pause.
 func (o *Outbox) openAll(list []*journal) {
-	var groups []sdk.Group
-	for pause := shortestPause; len(list) > 0; {
-		n := min(len(list), openers)
-		errs := o.openSome(list[:n], &groups)
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		var groups []sdk.Group
 		var away error
-		waits := false
-		for k, j := range list[:n] {
-			switch {
-			case !isDownNow(errs[k]):
-				o.opened(j, errs[k])
-				continue
-			case isDown(errs[k]):
-				away = errs[k]
-			default:
-				o.holdUnopened(j, errs[k], time.Now().Add(pause))
+		for part := range slices.Chunk(list, openers) {
+			if away = o.openPart(part, &groups, pause); away != nil {
+				break
 			}
-			waits = true
-		}
-		if away == nil {
 			o.isBack()
 			o.Kick()
 		}
-		if !waits {
-			list, pause = list[n:], shortestPause
-			continue
+		if list = slices.DeleteFunc(list, o.isOpened); len(list) == 0 {
+			return
 		}
-		list = slices.DeleteFunc(list, func(j *journal) bool { return o.isOpened(j) })
 		if away != nil {
 			o.mu.Lock()
 			o.away, o.next = away, time.Now().Add(pause)
 			o.mu.Unlock()
 		}
-		groups = nil
 		select {
 		case <-time.After(pause):
 		case <-o.life.Done():
 			return
 		}
-		pause = min(2*pause, longestPause)
 	}
+}
+
+// openPart opens some journals at a time. What does not open waits for pause; away is why the service is away.
+func (o *Outbox) openPart(part []*journal, groups *[]sdk.Group, pause time.Duration) (away error) {
+	for k, err := range o.openSome(part, groups) {
+		if !opensLater(err) {
+			err = o.opened(part[k], err)
+		}
+		switch {
+		case err == nil:
+		case isDown(err):
+			away = err
+		default:
+			o.holdUnopened(part[k], err, time.Now().Add(pause))
+		}
+	}
+	return away
 }
 
 // holdUnopened has what a journal holds wait for its key alone: other groups do not wait for it.
@@ -227,9 +230,15 @@ func (o *Outbox) holdUnopened(j *journal, err error, next time.Time) {
 	}
 }
 
-// isDownNow reports whether a journal is to be opened later: the service is away, or is to be asked again.
+// isDownNow reports whether the service is away, or is to be asked again.
 func isDownNow(err error) bool {
 	return err != nil && isRemote(err) && isAway(err) && sdk.KindOf(err) != sdk.ErrCorrupt
+}
+
+// opensLater reports whether a journal is to be opened later: the service does not open it now, or this machine cannot
+// read its files now.
+func opensLater(err error) bool {
+	return isDownNow(err) || err != nil && !isRemote(err) && !isFinal(err) && !errors.Is(err, fs.ErrNotExist)
 }
 
 func (o *Outbox) isOpened(j *journal) bool {
@@ -274,11 +283,10 @@ func (o *Outbox) openJournal(j *journal, once *sync.Mutex, groups *[]sdk.Group) 
 	slices.SortStableFunc(all, func(a, b sdk.Group) int { // the likely ones first
 		return cmp.Compare(o.likely(j, b.ID), o.likely(j, a.ID))
 	})
-	err := errors.New("it is of none of the groups of the account: the account was revoked, or the group is " +
-		"another now")
+	err := errNoGroup
 	for _, g := range all {
 		failed := o.openAs(j, g.ID, sealed)
-		if failed == nil || isDownNow(failed) {
+		if failed == nil || opensLater(failed) {
 			return failed
 		}
 		if o.likely(j, g.ID) > 0 || codeOf(failed) == wire.CodeEpoch || codeOf(failed) == wire.CodeJournalEnded {
@@ -305,9 +313,9 @@ func (o *Outbox) openAs(j *journal, g sdk.GroupID, sealed saving.SealedJournalKe
 		if err != nil {
 			return err
 		}
-		if !o.isOf(j, g, key) {
+		if err := o.proveKey(j, g, key); err != nil {
 			key.Wipe()
-			return errWrongKey
+			return err
 		}
 		o.mu.Lock()
 		if o.wipes == wipes {
@@ -321,11 +329,15 @@ func (o *Outbox) openAs(j *journal, g sdk.GroupID, sealed saving.SealedJournalKe
 	}
 }
 
-var errWrongKey = fmt.Errorf("%w, or the service gave another key", errDamaged)
+var (
+	errWrongKey = fmt.Errorf("%w, or the service gave another key", errDamaged)
+	errNoGroup  = errors.New("it is of none of the groups of the account: the account was revoked, or the group is " +
+		"another now")
+)
 
-// isOf reports whether a key opens something of a journal of the group. A wrong one would be sealed anew some day, in
+// proveKey refuses a key that opens nothing of a journal of the group. A wrong one would be sealed anew some day, in
 // the place of the right one.
-func (o *Outbox) isOf(j *journal, g sdk.GroupID, key Key) bool {
+func (o *Outbox) proveKey(j *journal, g sdk.GroupID, key Key) error {
 	o.mu.Lock()
 	list := make([]Clear, 0, len(j.list))
 	for _, i := range j.list {
@@ -334,14 +346,20 @@ func (o *Outbox) isOf(j *journal, g sdk.GroupID, key Key) bool {
 	o.mu.Unlock()
 	for _, c := range list {
 		raw, err := o.store.readMeta(c.ID)
+		if opensLater(err) {
+			return err
+		}
 		if err != nil {
 			continue
 		}
 		if m, err := openMeta(&c, raw, key.Derive, nil); err == nil && m.Group == g {
-			return true
+			return nil
 		}
 	}
-	return len(list) == 0
+	if len(list) == 0 {
+		return nil
+	}
+	return errWrongKey
 }
 
 // lostWith says what it means that a journal cannot be opened.
@@ -356,8 +374,9 @@ func lostWith(err error) error {
 	return err
 }
 
-// opened has the saves of a journal wait to be sent, or parks them, where it could not be opened.
-func (o *Outbox) opened(j *journal, why error) {
+// opened has the saves of a journal wait to be sent, or parks them, where it could not be opened. It returns why some
+// cannot be read before later.
+func (o *Outbox) opened(j *journal, why error) (later error) {
 	o.mu.Lock()
 	list := slices.DeleteFunc(slices.Clone(j.list), func(i *item) bool { return i.opened })
 	o.mu.Unlock()
@@ -365,7 +384,10 @@ func (o *Outbox) opened(j *journal, why error) {
 	for _, i := range list {
 		err := lostWith(why)
 		if err == nil && !o.isNamed(i) {
-			err = o.readMeta(i, o.derive(j))
+			if err = o.readMeta(i, o.derive(j)); opensLater(err) {
+				later = err
+				continue
+			}
 		}
 		o.mu.Lock()
 		if o.items[i.clear.ID] == i && !i.opened { // else discarded meanwhile
@@ -380,6 +402,7 @@ func (o *Outbox) opened(j *journal, why error) {
 		o.mu.Unlock()
 	}
 	o.tell(told)
+	return later
 }
 
 // isNamed reports whether the key of the keyring told of an item, as one of its journal.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,6 +204,59 @@ func TestO3JournalThatDoesNotOpenHoldsUpItsGroup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// O3: journals that do not open, however many, keep no later one from being opened.
+func TestO3JournalsThatDoNotOpenKeepNoOtherClosed(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
+		b.hold()
+		const stuck = 20
+		for n := range stuck {
+			g := sdk.GroupID(fmt.Sprint("stuck", n))
+			b.s.Mine = append(b.s.Mine, sdk.Group{ID: g})
+			if _, err := b.Put(t.Context(), outbox.Save{Group: g, Name: "a", Content: []byte("1")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.put("a", "1", ref(""))
+		synctest.Wait()
+		b.fail(nil)
+		b.failFor(func(op string, u *outbox.Upload) error {
+			if op == "open" && u.Group != "g" {
+				return &sdk.Error{Op: "open", Kind: sdk.ErrOther, Err: errors.New("status 500")}
+			}
+			return nil
+		})
+		b.restart(true)
+		time.Sleep(time.Minute)
+		if left := len(b.Items()); left != stuck || b.s.Contents["g/a"] != "1" {
+			t.Errorf("%d wait, recorded %v", left, b.s.Contents)
+		}
+	})
+}
+
+// O2, O9: a mount that can open no file for a while loses nothing, and parks nothing.
+func TestO9NoFileCanBeOpenedAfterARestart(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("a", "1", ref(""))
+		b.put("b", "2", ref(""))
+		synctest.Wait()
+		b.restart(true)
+		b.disk.FailsToOpen(syscall.EMFILE)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		for _, i := range b.Items() {
+			if i.State == outbox.Parked.String() || !strings.Contains(i.Reason, syscall.EMFILE.Error()) {
+				t.Errorf("there is %+v", i)
+			}
+		}
+		b.disk.FailsToOpen(nil)
+		time.Sleep(10 * time.Minute)
+		if b.wantStates(""); fmt.Sprint(b.s.Contents) != "map[g/a:1 g/b:2]" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
 }
 
 // O9, O2: a key that was sealed anew while the disk failed is sealed once more, soon.

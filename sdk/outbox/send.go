@@ -296,7 +296,7 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a Sent) {
 // isFinal reports whether an error of this machine does not pass by itself.
 func isFinal(err error) bool {
 	return errors.Is(err, errDamaged) || errors.Is(err, ErrGone) || errors.Is(err, ErrTemporary) ||
-		errors.Is(err, ErrLocked) || errors.Is(err, errTooLarge)
+		errors.Is(err, ErrLocked) || errors.Is(err, errTooLarge) || errors.Is(err, errNoGroup)
 }
 
 // isOfAnother reports whether a record was told as that of another item. Two saves of the same content
