@@ -234,6 +234,7 @@ func (f *File) moveTo(ctx context.Context, from *link, to *Dir, newName string) 
 // on them.
 type move struct {
 	gone      bool // it has no name any more, or the folder it goes to has none
+	overDir   bool // a folder has the name
 	link      bool // the names it has stay
 	further   bool // the name it leaves is a link of a file with a real name
 	scratch   bool // it has no real name
@@ -277,6 +278,8 @@ func (m *move) plan() (plan, *Error) {
 	switch {
 	case m.gone:
 		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
+	case m.overDir:
+		return plan{}, &Error{Class: ClassIsDir, Err: errors.New("a folder has this name")}
 	case m.symlink && m.link:
 		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a symbolic link has one name"),
 			Hint: "Make another link with: ln -s"}
@@ -329,6 +332,7 @@ func (f *File) moveFacts(from *link, to *Dir, newName string) *move {
 		crosses: f.group != to.group,
 		symlink: f.IsLink(), toScratch: to.namesScratch(newName), raw: to.rawPath(newName), ours: t.cfg.Ours,
 		canDelete: t.cfg.AllowDelete}
+	_, m.overDir = to.children[names.Component(newName)].(*Dir)
 	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
 	e := f.record()
 	m.recorded = e != nil && !(m.staged && !m.scratch && recordedName(e) != f.raw)
@@ -393,7 +397,12 @@ func (m *moved) apply() (notices []notice) {
 	} else {
 		f.group, f.raw = to.group, to.rawPath(m.name)
 		f.become(m.becomes)
-		notices = to.attach(shown, f)
+		ref := m.raw
+		if e := f.entry.Load(); e != nil {
+			ref = string(e.Ref)
+		}
+		// a folder may have got the name while the file was recorded (N3)
+		notices = to.attach(names.Free(shown, ref, func(name string) bool { return to.children[name] == nil }), f)
 	}
 	if m.becomes == fileReal && !m.aside {
 		notices = append(notices, m.show()...)

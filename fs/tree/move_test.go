@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
@@ -37,6 +38,7 @@ func TestMovePlans(t *testing.T) {
 		{"backup, to another name", move{scratch: true, uploaded: true, recorded: true, newest: true, versions: one, ours: true}, plan{first: firstRename}, 0},
 		{"backup of an older save, to another name", move{scratch: true, uploaded: true, recorded: true, versions: one, ours: true}, plan{}, ClassByDesign},
 		{"uploaded, with a version of another member's", move{uploaded: true, recorded: true, newest: true, versions: one, ours: true, theirs: bob}, plan{}, ClassByDesign},
+		{"onto a folder", move{overDir: true, staged: true}, plan{}, ClassIsDir},
 		{"removed meanwhile", move{gone: true, staged: true}, plan{}, ClassNotExist},
 		{"link: to a folder that has vanished", move{gone: true, link: true, scratch: true, toScratch: true}, plan{}, ClassNotExist},
 		{"link: scratch to scratch", move{link: true, scratch: true, toScratch: true}, plan{aside: true}, 0},
@@ -55,7 +57,8 @@ func TestMovePlans(t *testing.T) {
 			if refused == nil && tc.not == 0 && got == tc.want {
 				return
 			}
-			if refused == nil || tc.not == 0 || refused.Class != tc.not || refused.Hint == "" && tc.not != ClassNotExist {
+			if refused == nil || tc.not == 0 || refused.Class != tc.not ||
+				refused.Hint == "" && tc.not != ClassNotExist && tc.not != ClassIsDir {
 				t.Errorf("plan %+v, refused %v; want %+v, %s", got, refused, tc.want, tc.not)
 			}
 		})
@@ -298,4 +301,44 @@ func TestN5FolderIsRenamedDuringASaveWithAnOutbox(t *testing.T) {
 			m.wantContent("/g/e/x", "new")
 		}
 	})
+}
+
+// N3: a folder that gets the new name of a file while that is renamed keeps its files: the rename is refused, or, where it
+// is recorded already, the file has another name beside.
+func TestN3RenameOntoANewFolder(t *testing.T) {
+	comes := func(m *mounted) { m.w.Put("team", bob, "f/b", []byte("theirs")); m.refresh() }
+	for name, rename := range map[string]func(m *mounted, r *racing, d *Dir){
+		"before it is recorded": func(m *mounted, r *racing, d *Dir) {
+			renamed := make(chan error)
+			h := m.open("/team/d/x", OpenFlags{Write: true})
+			m.write(h, "OURS", 0)
+			r.beforeUpload = func() { // of a save that the rename waits for
+				go func() { renamed <- d.Rename(m.t.Context(), "x", m.dir("/team"), "f", false) }()
+				synctest.Wait()
+				comes(m)
+			}
+			ok(m.t, h.Flush(m.t.Context()))
+			wantClass(m.t, <-renamed, ClassIsDir)
+			m.wantContent("/team/d/x", "OURS")
+			h.Release()
+		},
+		"while it is recorded": func(m *mounted, r *racing, d *Dir) {
+			r.beforeRename = func() { comes(m) }
+			ok(m.t, d.Rename(m.t.Context(), "x", m.dir("/team"), "f", false))
+			m.wantContent("/team/"+names.WithSuffix("f", string(m.w.Named("team", "f")[0].Ref)), "ours")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := team()
+				w.Put("team", alice, "d/x", []byte("ours"))
+				m, r := race(t, w)
+				rename(m, r, m.dir("/team/d"))
+				for range 2 {
+					m.wantContent("/team/f/b", "theirs")
+					m.refresh()
+				}
+			})
+		})
+	}
 }
