@@ -366,9 +366,7 @@ func (d *Dir) moveTo(to *Dir, newName string, m *folderMove) []notice {
 	}
 	files := d.files(nil)
 	for _, f := range files {
-		if v := f.shows(); v != nil {
-			v.shown = nil
-		}
+		f.unshow()
 	}
 	d.raw, d.local = newName, d.recorded == ""
 	notices := to.attach(names.Free(shown, newName, func(name string) bool { return to.children[name] == nil }), d)

@@ -299,9 +299,6 @@ func (g *group) show(changes []view.Change, entries []sdk.Entry) []notice {
 	left := g.unplaceFolders(folders)
 	notices := append(g.wipeDeleted(entries), g.placeMerged(touched)...)
 	notices = append(append(notices, g.placeFolders(folders, left)...), g.dir.t.relinkAll()...)
-	for v := range touched {
-		g.forgetEmpty(v)
-	}
 	g.dir.t.countHeld()
 	return notices
 }

@@ -179,6 +179,59 @@ func TestThreat8NamesThatAreNoMore(t *testing.T) {
 	}
 }
 
+// Threat 8: programs that make thousands of temporary files, and rename or remove them, take no memory for their names.
+func TestThreat8TemporaryNames(t *testing.T) {
+	for name, compares := range map[string]bool{"a service that compares versions": true, "one that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			w := treetest.NewWorld()
+			w.NoVault = !compares
+			w.Member("team", "alice")
+			m := mount(t, w, "alice", ours)
+			ok(t, m.save("/team/x", "first"))
+			for i := range 10 {
+				temp := fmt.Sprintf("new%d", i)
+				ok(t, m.save("/team/"+temp, temp))
+				ok(t, m.rename(temp, "x"))
+				h := m.create("/team/" + temp) // renamed before it was saved
+				ok(t, m.rename(temp, "x"))
+				m.write(h, "once more", 0)
+				ok(t, h.Flush(t.Context()))
+				h.Release()
+				m.create("/team/" + temp).Release()
+				ok(t, m.dir("/team").Unlink(t.Context(), temp))
+			}
+			ok(t, m.Refresh(t.Context()))
+			g := m.groups["team"]
+			if len(g.names) != 1 || len(g.unlearned) != 1 {
+				t.Errorf("%d names, %d of them new to the history", len(g.names), len(g.unlearned))
+			}
+			m.wantNames("/team", "x")
+			m.wantContent("/team/x", "once more")
+		})
+	}
+}
+
+// W11: a name is remembered, though nothing that is known has it, while what was saved under it may be a conflict yet.
+func TestW11NameThatWasForgotten(t *testing.T) {
+	m := mount(t, team(), bob)
+	m.names("/team")
+	g := m.groups["team"]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for raw, v := range map[string]versions{
+		"another was saved before": {saved: 9, base: 7},
+		"a save without an answer": {saved: 9, base: 9, unsure: []sdk.Digest{{}}},
+		"no conflict":              {saved: 9, base: 9},
+	} {
+		now := g.version(raw)
+		now.saved, now.base, now.unsure = v.saved, v.base, v.unsure
+		g.place(now)
+		if is := g.names[raw] != nil; is != (raw != "no conflict") {
+			t.Errorf("%s: remembered %v", raw, is)
+		}
+	}
+}
+
 // M6: what counts as held is no less than what the names take, with history and ledger.
 func TestM6HeldIsWhatItTakes(t *testing.T) { // alone: it measures the heap of the process
 	w := treetest.NewWorld()

@@ -53,9 +53,7 @@ func (d *Dir) detach(name string, n Node) []notice {
 			n.links = slices.DeleteFunc(n.links, func(l link) bool { return l == link{d, name} })
 			break
 		}
-		if v := n.shows(); v != nil {
-			v.shown = nil
-		}
+		n.unshow()
 		n.dir = nil
 	case *Dir:
 		n.parent = nil
@@ -134,6 +132,14 @@ func (f *File) shows() *versions {
 		return v
 	}
 	return nil
+}
+
+// unshow has the recorded name of f show it no more. Needs Tree.mu.
+func (f *File) unshow() {
+	if v := f.shows(); v != nil {
+		v.shown = nil
+		f.group.forgetEmpty(v)
+	}
 }
 
 // versions are the uploads of one recorded name, and the file that shows the
@@ -297,10 +303,12 @@ func (g *group) version(raw string) *versions {
 	return v
 }
 
-// forgetEmpty forgets a name that no upload has any more, because all were renamed: a service
-// could give a file one name after the other. Needs Tree.mu.
+// forgetEmpty forgets a name that no upload has any more, and no file: a program may make thousands of temporary files,
+// and a service could give a file one name after the other. What was saved here under the name still matters while a
+// listing may bring what others saved before it (W11), or the save itself, whose answer was lost. Needs Tree.mu.
 func (g *group) forgetEmpty(v *versions) {
-	if len(v.entries)+len(v.waiting) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 || g.names[v.raw] != v {
+	if len(v.entries)+len(v.waiting) > 0 || v.shown != nil || v.hidden != "" || v.saved > v.base ||
+		len(v.unsure) > 0 || g.names[v.raw] != v {
 		return
 	}
 	delete(g.names, v.raw)
@@ -378,6 +386,7 @@ func (g *group) place(v *versions) []notice {
 	old := v.shown
 	switch {
 	case newest == nil && old == nil:
+		g.forgetEmpty(v)
 		return nil
 	case newest == nil:
 		dir := old.dir
