@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -389,12 +391,12 @@ func TestW18PartsBesideTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.SendRested(name)
-	if b.beside.Wait(); len(w.sent) != 0 {
+	if <-b.idle; len(w.sent) != 0 {
 		t.Errorf("a file that is saved sends %v beside the program", w.sent)
 	}
 	b.EndSave()
 	b.SendRested(name)
-	if b.beside.Wait(); !slices.Equal(slices.Sorted(slices.Values(w.sent)), []int64{0, 1, 2, 3}) {
+	if <-b.idle; !slices.Equal(slices.Sorted(slices.Values(w.sent)), []int64{0, 1, 2, 3}) {
 		t.Errorf("%v are sent beside the program", w.sent)
 	}
 	if _, err := s.Blocks(t.Context(), w.save("a"), b); err != nil || len(w.sent) != 8 || w.begun != 1 {
@@ -412,11 +414,41 @@ func TestW18FailedPartBesideTheProgram(t *testing.T) {
 	s := saver(w, nil)
 	b := w.blocks(s, eightBlocks)
 	b.SendRested(func() string { return "a" })
-	if b.beside.Wait(); !b.stopped {
+	if <-b.idle; !b.stopped {
 		t.Error("others go on beside the program")
 	}
 	w.failPart = nil
 	if _, err := s.Blocks(t.Context(), w.save("a"), b); err != nil || len(w.sent) != 8 {
 		t.Errorf("sent %v, %v", w.sent, err)
 	}
+}
+
+// A save that is interrupted while a part is on its way leaves nothing that waits for that part, and others begin beside
+// the program.
+func TestW18InterruptedSaveWaitsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		b := w.blocks(saver(w, nil), eightBlocks)
+		goOn := make(chan struct{})
+		b.SendRested(func() string { <-goOn; return "a" })
+		synctest.Wait()
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		interrupt(errLost)
+		before := runtime.NumGoroutine()
+		for range 100 {
+			if err := b.Wait(ctx); !errors.Is(err, errLost) {
+				t.Fatal(err)
+			}
+		}
+		if n := runtime.NumGoroutine(); n >= before+100 {
+			t.Errorf("%d goroutines became %d", before, n)
+		}
+		b.EndSave()
+		b.SendRested(func() string { return "a" })
+		close(goOn)
+		synctest.Wait()
+		if err := b.Wait(t.Context()); err != nil || len(w.sent) != 4 {
+			t.Errorf("sent %v, %v", w.sent, err)
+		}
+	})
 }

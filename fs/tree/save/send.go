@@ -58,20 +58,20 @@ type Group interface {
 // Sender sends the content of one file in blocks. Nothing of it is recorded before the file is
 // saved; an error costs the parts on their way, and the next attempt goes on.
 type Sender struct {
-	saver  *Saver
-	group  Group
-	c      *staging.Content
-	under  *content.Recorded // the stage's
-	life   context.Context
-	end    context.CancelFunc
-	beside sync.WaitGroup // senders beside the program that writes
+	saver *Saver
+	group Group
+	c     *staging.Content
+	under *content.Recorded // the stage's
+	life  context.Context
+	end   context.CancelFunc
 
 	last   attempt        // of the save; by who saves the file
 	opened content.Blocks // what the save recorded, open; nil = it is not; by who saves the file
 
 	beginning *semaphore.Weighted // one at a time
 	mu        sync.Mutex
-	senders   int
+	senders   int                // beside the program that writes
+	idle      chan struct{}      // closed while there are none
 	early     map[int64]struct{} // blocks that senders have on their way
 	stopped   bool               // no more senders: the file is being saved, or one failed
 	up        Upload             // nil until it is begun
@@ -89,7 +89,8 @@ type attempt struct {
 // NewSender returns a Sender of staged content in a group. The stage outlives it.
 func (s *Saver) NewSender(g Group, stage *content.Stage) *Sender {
 	b := &Sender{saver: s, group: g, c: stage.Content, under: stage.Under(), beginning: semaphore.NewWeighted(1),
-		early: make(map[int64]struct{})}
+		early: make(map[int64]struct{}), idle: make(chan struct{})}
+	close(b.idle)
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }
@@ -104,14 +105,19 @@ func (b *Sender) SendRested(name func() string) {
 	if b.stopped || b.senders == sendersPerFile {
 		return
 	}
+	if b.senders == 0 {
+		b.idle = make(chan struct{})
+	}
 	b.senders++
-	b.beside.Go(func() {
+	go func() {
 		err := b.saver.opt.Guard(func() error { return b.sendWhatRests(name) })
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.senders--
 		b.stopped = b.stopped || err != nil // the save tries again, and tells
-	})
+		if b.senders--; b.senders == 0 {
+			close(b.idle)
+		}
+	}()
 }
 
 func (b *Sender) sendWhatRests(name func() string) error {
@@ -222,14 +228,8 @@ func (b *Sender) BeginSave(ctx context.Context) error {
 
 // Wait waits until no part is on its way beside the caller, and none will be.
 func (b *Sender) Wait(ctx context.Context) error {
-	b.stop()
-	idle := make(chan struct{})
-	go func() {
-		b.beside.Wait()
-		close(idle)
-	}()
 	select {
-	case <-idle:
+	case <-b.stop():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -243,10 +243,12 @@ func (b *Sender) EndSave() {
 	b.stopped = false
 }
 
-func (b *Sender) stop() {
+// stop returns what is closed once no part is on its way beside the caller.
+func (b *Sender) stop() (idle chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
+	return b.idle
 }
 
 // Cancel ends what is on its way. [Sender.Close] follows.
@@ -257,7 +259,7 @@ func (b *Sender) Cancel() {
 
 // Close waits for the end of what is on its way, and gives the upload up.
 func (b *Sender) Close() {
-	b.beside.Wait()
+	<-b.stop()
 	b.abandon()
 }
 
