@@ -84,10 +84,15 @@ type envelope struct{ Result, Error, Code, Roles, Exists, More, Proof, Records, 
 // is nil, it accepts any JSON. It returns an error for an answer with status 2xx that holds
 // an error.
 func decodeResult(raw json.RawMessage, result any) error {
-	if p, ok := result.(*page); ok {
-		if p.rows, p.proof, ok = wire.ParseRows(raw, freeItems, leastRow); ok {
-			return nil
-		}
+	isRead := false
+	switch r := result.(type) {
+	case *page:
+		r.rows, r.proof, isRead = wire.ParseRows(raw, freeItems, leastRow)
+	case *wire.LivingResult:
+		*r, isRead = wire.ParseNames(raw, freeItems, leastRow)
+	}
+	if isRead {
+		return nil
 	}
 	if err := call.CheckDepth(raw); err != nil {
 		return err

@@ -186,6 +186,9 @@ func TestThreat31PartsAreBounded(t *testing.T) {
 	if err != nil || status != http.StatusOK || len(p.Inside) == 0 || len(p.Inside) == files || len(body) > 3<<20 {
 		t.Errorf("a page has %d of %d files in %d bytes, %v", len(p.Inside), files, len(body), err)
 	}
+	if _, ok := wire.ParseNames([]byte(body), 1000, 100); !ok {
+		t.Error("a page is left to encoding/json")
+	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(body), &fields); err != nil || len(fields) != 1 {
 		t.Errorf("an answer has its names twice: %d fields, %v", len(fields), err)

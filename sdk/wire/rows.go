@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -22,21 +23,43 @@ func ParseRows(raw []byte, free, least int) (rows []TransactionRow, proof ChainP
 	if rows, ok = p.rows(); !ok {
 		return nil, proof, false
 	}
-	if wrapped && p.take(',') {
-		if !p.literal(`"proof"`) || !p.take(':') {
-			return nil, proof, false
-		}
-		text, closed := bytes.CutSuffix(bytes.TrimRight(p.raw[p.at:], " \t\r\n"), []byte("}"))
-		if !closed || json.Unmarshal(text, &proof) != nil {
-			return nil, ChainProof{}, false
-		}
-		return rows, proof, true
+	if wrapped && p.take(',') && (!p.literal(`"proof"`) || !p.take(':') || !p.value(&proof)) {
+		return nil, ChainProof{}, false
 	}
 	if wrapped && !p.take('}') {
-		return nil, proof, false
+		return nil, ChainProof{}, false
 	}
 	p.space()
 	return rows, proof, p.at == len(raw)
+}
+
+// ParseNames reads an answer of get_names, {"result": {…}}, as [ParseRows] reads the other.
+func ParseNames(raw []byte, free, least int) (answer LivingResult, ok bool) {
+	p := rowParser{raw: raw, last: &TransactionRow{}, free: free, least: least}
+	read := func(name []byte) (field int, ok bool) {
+		switch string(name) {
+		case "proof":
+			answer.Proof = new(ChainProof)
+			return 0, p.value(answer.Proof)
+		case "names":
+			text, plain, ok := p.quoted()
+			if !ok || !plain {
+				return 1, false
+			}
+			var err error
+			answer.Names, err = base64.StdEncoding.AppendDecode([]byte{}, text)
+			return 1, err == nil
+		case "rows":
+			answer.Rows, ok = p.rows()
+			return 2, ok
+		case "seq":
+			return 3, p.number(&answer.Seq)
+		}
+		return 0, false
+	}
+	ok = p.object(func(name []byte) (int, bool) { return 0, string(name) == "result" && p.object(read) })
+	p.space()
+	return answer, ok && p.at == len(raw)
 }
 
 // rowParser walks through a document. Its methods report whether they found what they
@@ -161,6 +184,8 @@ func (p *rowParser) row(row *TransactionRow) bool {
 			return 25, p.text(&row.Opening, "")
 		case "upload_seq":
 			return 26, p.number(&row.UploadSeq)
+		case "place":
+			return 27, p.number(&row.Place)
 		}
 		return 0, false
 	})
@@ -308,6 +333,14 @@ func isPlainButQuotes(raw []byte) bool {
 		}
 	}
 	return true
+}
+
+// value reads an object with encoding/json.
+func (p *rowParser) value(into any) bool {
+	p.space()
+	begin := p.at
+	p.at += objectEnd(p.raw[begin:])
+	return p.at > begin && json.Unmarshal(p.raw[begin:p.at], into) == nil
 }
 
 // texts reads a list of strings. An item equal to the item of last at the same place shares

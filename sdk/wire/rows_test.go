@@ -85,6 +85,83 @@ func TestParseRowsReadsTheProof(t *testing.T) {
 	}
 }
 
+// namesAnswer is an answer of get_names as svcd writes it.
+func namesAnswer(tb testing.TB, n int) []byte {
+	rows := make([]wire.TransactionRow, n)
+	for i := range rows {
+		stamp, text := strconv.FormatInt(1_700_000_000_000_000_000+int64(i), 10), strconv.Itoa(i)
+		rows[i] = wire.TransactionRow{TransID: "tx" + text, UserID: "alice.svc.testnet", IPFSHash: "ref-" + text, Timestamp: &stamp,
+			Seq: int64(i + 1), ChangedSeq: int64(i + 1), Kind: "record", Detail: "folder/entry-" + text, Chain: "group:team", Number: int64(i + 1),
+			Tags: []string{"size", text, "type", "text/plain"}, Opening: strings.Repeat("QUJD", 20), PrevHash: strings.Repeat("ab", 32), Place: int64(i + 3)}
+	}
+	raw, err := json.Marshal(map[string]any{"result": wire.LivingResult{Rows: rows, Seq: int64(n), Names: []byte(strings.Repeat("proof", n)),
+		Proof: &wire.ChainProof{Checkpoint: "c", Names: &wire.SignedNames{Root: "ab"}}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}
+
+// namesByJSON is what encoding/json makes of an answer.
+func namesByJSON(raw []byte) (answer wire.LivingResult, err error) {
+	var whole struct{ Result *wire.LivingResult }
+	whole.Result = &answer
+	err = json.Unmarshal(raw, &whole)
+	return answer, err
+}
+
+func TestParseNamesReadsWhatServicesWrite(t *testing.T) {
+	for _, raw := range []string{string(namesAnswer(t, 100)), `{ "result" : {"seq":-1, "rows":[ {"place":-1} ],"names":"" } } `, `{"result":{}}`} {
+		got, ok := wire.ParseNames([]byte(raw), 100, 100)
+		want, err := namesByJSON([]byte(raw))
+		if !ok || err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, %+v, want %+v, %v", ok, got, want, err)
+		}
+	}
+	for _, text := range []string{"", "{}x", `{"result":[]}`, `{"result":null}`, `{"result":{"seq":1,"seq":1}}`, `{"result":{"names":"="}}`, `{"result":{}}}`, `{"result":{}},`,
+		`{"result":{},"error":"x"}`, `{"result":{"proof":null}}`, `{"result":{"proof":{}`, `{"result":{"proof":[]}}`, `{"result":{"rows":[{}]`, `{"result":{"new_field":1}}`, `{"result":{"names":"\u0041"}}`} {
+		if got, ok := wire.ParseNames([]byte(text), 100, 100); ok {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+	if _, ok := wire.ParseNames([]byte(`{"result":{"rows":[{}]}}`), 0, 100); ok {
+		t.Error("one short row of none allowed is read")
+	}
+}
+
+// FuzzNames is [FuzzRows] for answers of get_names.
+func FuzzNames(f *testing.F) {
+	f.Add(namesAnswer(f, 3))
+	f.Add([]byte(`{"result":{"proof":{"head":{"number":3}},"names":"QUJD","rows":[{"place":-1}],"seq":7}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got, ok := wire.ParseNames(raw, 100, 100)
+		if !ok {
+			return
+		}
+		if want, err := namesByJSON(raw); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: read %+v, encoding/json %+v, %v", raw, got, want, err)
+		}
+	})
+}
+
+func BenchmarkNames(b *testing.B) {
+	raw := namesAnswer(b, 1000)
+	b.Run("ParseNames", func(b *testing.B) {
+		for b.Loop() {
+			if _, ok := wire.ParseNames(raw, 100, 100); !ok {
+				b.Fatal("it is left to encoding/json")
+			}
+		}
+	})
+	b.Run("encoding/json", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := namesByJSON(raw); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 // FuzzRows: what the fast parser takes, encoding/json takes as well, and reads the
 // same.
 func FuzzRows(f *testing.F) {
