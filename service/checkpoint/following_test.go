@@ -114,11 +114,24 @@ func TestTwoLogsAtOneVault(t *testing.T) {
 	}
 }
 
-// Who is always overtaken gives up until the next look.
+// Who is always overtaken gives up until the next look. It shows no checkpoint that is older than that of the others.
 func TestAlwaysOvertaken(t *testing.T) {
 	s, dir := ledgerOf(t, 5)
 	key := &following{keyOf: theKey()}
 	one, two := openAt(t, s, dir, new(settled), key), openAt(t, s, t.TempDir(), new(settled), key)
+	handler := two.Handler(func(w http.ResponseWriter, _ *http.Request, err error) {
+		w.WriteHeader(fault.Of(err).Status())
+	})
+	shows := func(want int) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tlog/checkpoint", nil))
+		if w.Code != want {
+			t.Errorf("checkpoint: %d, want %d", w.Code, want)
+		}
+	}
+	shows(http.StatusOK)
+	appendRows(t, s, 1)
 	key.before = func(question string) {
 		if question == "sign" {
 			appendRows(t, s, 1)
@@ -130,10 +143,12 @@ func TestAlwaysOvertaken(t *testing.T) {
 	if err := two.Update(t.Context()); err == nil || !two.Behind() {
 		t.Errorf("it is overtaken for ever: %v", err)
 	}
+	shows(http.StatusServiceUnavailable)
 	key.before = nil
 	if err := two.Update(t.Context()); err != nil || two.Behind() {
 		t.Error(err)
 	}
+	shows(http.StatusOK)
 }
 
 // A vault that began anew may follow a process that is behind: the others wait until it has what they have, and read

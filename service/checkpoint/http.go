@@ -64,16 +64,14 @@ func (l *Log) Handler(refuse func(http.ResponseWriter, *http.Request, error)) ht
 }
 
 // checkpoint returns a checkpoint with every record from before the request, so that no
-// process shows an older tree than another one did. When the ledger cannot be followed,
-// it returns the last signed checkpoint.
+// process shows an older tree than another one did. A log that has stopped shows the last one that it signed.
 func (l *Log) checkpoint(r *http.Request) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
-	defer cancel()
-	err := l.Update(ctx) // Run reports it
+	if err := l.updateSoon(r.Context()); err != nil { // Run reports it
+		return nil, err
+	}
 	signed, _ := l.newest()
 	if signed.Note == nil {
-		return nil, &fault.Error{Code: wire.CodeUnavailable,
-			Text: "no checkpoint has been signed yet: ask again in a moment", RetryAfter: time.Second, Err: err}
+		return nil, unproven("no checkpoint has been signed yet: ask again in a moment", l.Problem())
 	}
 	return signed.Note, nil
 }
