@@ -162,10 +162,12 @@ func goesOn(err error) bool {
 	return class.isAway() || class == ClassInterrupted || class == ClassBudget
 }
 
-// refused is the error of a change for which there is no room. The content is as it was (W12).
+// refused is the error of a change for which there is no room, or whose disk failed. The content is as it was (W12).
 func refused(err error) *Error {
 	var full *staging.Full
 	switch {
+	case errors.Is(err, staging.ErrSpool):
+		return &Error{Class: ClassOther, Err: err, Hint: "Check the disk of the cache folder."}
 	case !errors.As(err, &full):
 		return &Error{Class: ClassNoMemory, Err: err}
 	case full.Err != nil:

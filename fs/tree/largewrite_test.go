@@ -9,8 +9,10 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"syscall"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/integration/proctest"
@@ -275,6 +277,13 @@ func TestW17SpoolEndsAtWrite(t *testing.T) {
 	if rows := w.Named("g", "hole"); len(rows) != 1 || rows[0].Size != int64(500*block) {
 		t.Errorf("the hole became %v", rows)
 	}
+}
+
+// A disk of the spool that fails is no lack of memory.
+func TestW17DiskOfTheSpoolFails(t *testing.T) {
+	failed := fmt.Errorf("read %w: %w", staging.ErrSpool, syscall.EIO)
+	wantClass(t, wrapRemote("read", "/g/film", &content.NoRoom{Err: failed}), ClassOther)
+	wantClass(t, wrapRemote("read", "/g/film", &content.NoRoom{Err: syscall.ENOMEM}), ClassNoMemory)
 }
 
 // A service, or a group, without blocks takes what fits into memory, as before.

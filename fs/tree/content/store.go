@@ -23,13 +23,14 @@ var (
 	ErrEnded = errors.New("the open file ended")
 )
 
-// NoRoom is the error of content for which there is no memory, or no disk. What it was to change is as it was.
+// NoRoom is the error of content for which there is no memory, or no disk that works. What it was to change is as it
+// was.
 type NoRoom struct{ Err error }
 
 // Error says what is full.
 func (e *NoRoom) Error() string { return e.Err.Error() }
 
-// Unwrap returns the cause, such as [staging.Full].
+// Unwrap returns the cause, such as [staging.Full] and [staging.ErrSpool].
 func (e *NoRoom) Unwrap() error { return e.Err }
 
 // noRoom wraps an error of memory or disk; nil stays nil.

@@ -13,6 +13,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
+// ErrSpool means that the disk of a spool failed: it neither took a block nor was full, or did not give one back.
+var ErrSpool = errors.New("the spool")
+
 // Spool is a file without a name that holds sealed blocks of contents larger than memory. The
 // disk never sees plaintext, and the key is in memory alone, so nothing of the blocks is left
 // when the process ends, however it ends. It is safe for concurrent use.
@@ -127,7 +130,7 @@ func (s *Spool) write(cipher *format.BlockCipher, p *place, at int64, plain []by
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 			return &Full{Held: s.used, Limit: s.limit, Disk: true, Err: err}
 		}
-		return fmt.Errorf("write to the spool: %w", err)
+		return fmt.Errorf("write to %w: %w", ErrSpool, err)
 	}
 	copy(p.nonce[:], sealed)
 	copy(p.tag[:], sealed[end:])
@@ -151,11 +154,11 @@ func (s *Spool) get(p place, into []byte) error {
 	sealed := buf[:len(into)+format.Overhead]
 	copy(sealed, p.nonce[:])
 	if _, err := s.file.ReadAt(sealed[format.NonceBytes:format.NonceBytes+len(into)], p.at-1); err != nil {
-		return fmt.Errorf("read the spool: %w", err)
+		return fmt.Errorf("read %w: %w", ErrSpool, err)
 	}
 	copy(sealed[format.NonceBytes+len(into):], p.tag[:])
 	if _, err := cipher.Open(into[:0], p.at-1, sealed); err != nil {
-		return fmt.Errorf("read the spool: %w", err)
+		return fmt.Errorf("read %w: %w", ErrSpool, err)
 	}
 	return nil
 }

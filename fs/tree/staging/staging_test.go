@@ -363,6 +363,29 @@ func onDisk(t *testing.T, s *Spool) []byte {
 	return raw
 }
 
+// A disk that fails is told apart from one that is full, to who writes and to who reads.
+func TestSpoolWhoseDiskFails(t *testing.T) {
+	spool := openSpool(t, 1<<20)
+	s := newStore(t, func(o *Options) { o.Spool = spool })
+	c, err := s.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	if err := write(t, c, 0, 10*blockBytes, 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := spool.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(t, c, 10*blockBytes, 10*blockBytes, 5); !errors.Is(err, ErrSpool) {
+		t.Errorf("a write: %v", err)
+	}
+	if _, _, err := c.ReadAt(make([]byte, blockBytes), 0); !errors.Is(err, ErrSpool) {
+		t.Errorf("a read: %v", err)
+	}
+}
+
 // A folder that takes no file makes no spool.
 func TestSpoolNeedsAFolder(t *testing.T) {
 	if s, err := OpenSpool(filepath.Join(t.TempDir(), "none"), 1); err == nil || !errors.Is(err, os.ErrNotExist) {
