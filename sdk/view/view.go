@@ -74,8 +74,12 @@ func contradicts(row, known *sdk.Entry) bool {
 		(row.Commitment != known.Commitment || row.Content != known.Content || row.Uploader != known.Uploader)
 }
 
-// learn keeps the facts that a new row lacks, and an earlier one had.
+// learn keeps the facts that a new row lacks, and an earlier one had. A row without the Tx of the upload was made of a
+// later record, and nothing proves what that says of Seq.
 func learn(row, known *sdk.Entry) {
+	if row.Tx == "" {
+		row.Seq = cmp.Or(known.Seq, row.Seq)
+	}
 	row.Name, row.Seq, row.Tx = cmp.Or(row.Name, known.Name), cmp.Or(row.Seq, known.Seq), cmp.Or(row.Tx, known.Tx)
 	row.Upon = cmp.Or(row.Upon, known.Upon)
 	if row.Size == sdk.SizeUnknown {

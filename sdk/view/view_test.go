@@ -55,6 +55,32 @@ func TestThreat5AnswersOfOtherContent(t *testing.T) {
 	}
 }
 
+// The answer to a change of an older version, or a list of that change, cannot make it the newest. The record of the
+// upload says where it is among others.
+func TestThreat5AnswersDoNotReorderVersions(t *testing.T) {
+	v := view.New()
+	rows := []sdk.Entry{{Ref: "old", Number: 1, Seq: 10, ChangedSeq: 10, Tx: "tx10"},
+		{Ref: "new", Number: 2, Seq: 20, ChangedSeq: 20, Tx: "tx20"}}
+	v.Apply(rows...)
+	v.Listed(rows)
+	for _, told := range []struct {
+		what string
+		row  sdk.Entry
+		want sdk.Seq
+	}{
+		{"an answer", sdk.Entry{Ref: "old", Number: 3, Seq: 29, ChangedSeq: 30}, 10},
+		{"a list of the same change", sdk.Entry{Ref: "old", Number: 3, Seq: 29, ChangedSeq: 30}, 10},
+		{"a list with the upload", sdk.Entry{Ref: "old", Number: 3, Seq: 11, ChangedSeq: 30, Tx: "tx10"}, 11},
+		{"an answer after that", sdk.Entry{Ref: "old", Number: 4, Seq: 39, ChangedSeq: 40}, 11},
+	} {
+		v.Apply(told.row)
+		files := v.Files()
+		if e := v.Entry("old"); e.Seq != told.want || e.ChangedSeq != told.row.ChangedSeq || files[1].Ref != "new" {
+			t.Errorf("after %s: %+v, and %s is the newest", told.what, e, files[1].Ref)
+		}
+	}
+}
+
 // A view knows up to which record nothing is missing, whether lists or answers told of it.
 func TestGapless(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
