@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
@@ -172,6 +173,34 @@ func TestW9UnlinkDuringUploadIsRefused(t *testing.T) {
 	wantClass(t, <-gone, ClassByDesign)
 	h.Release()
 	m.wantContent("/team/a", "data")
+}
+
+// W9: an unlink that waits for a save which meets one of others removes what has the name then, and not the save.
+func TestW9UnlinkBehindAConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := team()
+		w.Put("team", alice, "f", []byte("one"))
+		m, r := race(t, w)
+		h := m.open("/team/f", OpenFlags{Write: true, Truncate: true})
+		m.write(h, "mine", 0)
+		gone := make(chan error)
+		r.beforeUpload = func() {
+			go func() { gone <- m.dir("/team").Unlink(t.Context(), "f") }()
+			synctest.Wait()
+			w.Put("team", alice, "f", []byte("theirs"))
+		}
+		ok(t, h.Flush(t.Context()))
+		h.Release()
+		ok(t, <-gone)
+		for range 2 {
+			list := m.names("/team")
+			if len(list) != 1 || !strings.HasPrefix(list[0], "f (conflict ") {
+				t.Fatalf("there is %q", list)
+			}
+			m.wantContent("/team/"+list[0], "mine")
+			m.refresh()
+		}
+	})
 }
 
 // watcher is a Kernel that notes which file a name shows when it is notified of a change.

@@ -85,6 +85,10 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(*File, contex
 	if err != nil {
 		return d.failed("unlink", name, err)
 	}
+	if d.child(name) != n { // others saved the name meanwhile
+		leave()
+		return d.unlink(ctx, name, remove)
+	}
 	defer leave()
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
 		if !d.t.cfg.Ours {
