@@ -65,11 +65,12 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 	if d.t.cfg.AllowDelete {
 		remove = (*File).deleteUploads
 	}
-	return d.unlink(ctx, name, remove)
+	return d.unlink(ctx, name, remove, func(*File) error { return nil })
 }
 
-// unlink is Unlink with a way to remove uploads.
-func (d *Dir) unlink(ctx context.Context, name string, remove func(*File, context.Context) error) error {
+// unlink is Unlink with a way to remove uploads, of files that may be removed.
+func (d *Dir) unlink(ctx context.Context, name string, remove func(*File, context.Context) error,
+	may func(*File) error) error {
 	if err := d.changeable(ctx, "unlink", name); err != nil {
 		return err
 	}
@@ -87,9 +88,12 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(*File, contex
 	}
 	if d.child(name) != n { // others saved the name meanwhile
 		leave()
-		return d.unlink(ctx, name, remove)
+		return d.unlink(ctx, name, remove, may)
 	}
 	defer leave()
+	if err := may(f); err != nil {
+		return err
+	}
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
 		if !d.t.cfg.Ours {
 			return d.refuse(ClassByDesign, "unlink", name,

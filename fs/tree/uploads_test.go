@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -513,6 +514,7 @@ func TestW9WastebasketLosesNothing(t *testing.T) {
 	w.Put("team", alice, "f", []byte("one"))
 	w.Put("team", alice, "d/f", []byte("one"))
 	w.Put("team", alice, "changed/f", []byte("one"))
+	w.Put("team", alice, "emptied", []byte("one"))
 	m := mount(t, w, alice, deletes)
 	_, err := m.Root().Mkdir(t.Context(), ".Trash-1000")
 	ok(t, err)
@@ -526,7 +528,13 @@ func TestW9WastebasketLosesNothing(t *testing.T) {
 	ok(t, h.Flush(t.Context()))
 	h.Release()
 	m.wantContent("/team/changed/f", "two")
-	for _, name := range []string{"f", "d", "changed"} {
+	h = m.open("/team/emptied", OpenFlags{Write: true, Truncate: true})
+	ok(t, h.Flush(t.Context())) // it waits to be sent
+	wantClass(t, throwAway(m.dir("/team"), "emptied"), ClassCrossDevice)
+	m.write(h, "two", 0)
+	ok(t, h.Flush(t.Context()))
+	h.Release()
+	for _, name := range []string{"f", "d", "changed", "emptied"} {
 		ok(t, throwAway(m.dir("/team"), name))
 	}
 	for _, e := range w.Rows("team") {
@@ -535,3 +543,44 @@ func TestW9WastebasketLosesNothing(t *testing.T) {
 		}
 	}
 }
+
+// W9: a file whose save is under way goes to the trash as it was saved, and stays where the save fails.
+func TestW9WastebasketWaitsForASave(t *testing.T) {
+	for name, class := range map[string]Class{"f": ClassCrossDevice, "": ClassByDesign} { // of the folder, or with it
+		synctest.Test(t, func(t *testing.T) {
+			w := team()
+			w.Put("team", alice, "d/f", []byte("one"))
+			m, r := race(t, w)
+			ok(t, last(m.Root().Mkdir(t.Context(), ".Trash-1000")))
+			thrown := make(chan error)
+			throwAway := func() {
+				from, name := m.dir("/team/d"), name
+				if name == "" {
+					from, name = m.dir("/team"), "d"
+				}
+				go func() { thrown <- from.Rename(t.Context(), name, m.dir("/.Trash-1000"), name, false) }()
+				synctest.Wait()
+			}
+			h := m.open("/team/d/f", OpenFlags{Write: true, Truncate: true})
+			defer h.Release()
+			m.write(h, "two", 0)
+			r.beforeUpload = func() { throwAway(); w.Fail("upload", errInvalid) }
+			wantClass(t, h.Flush(t.Context()), ClassInvalid)
+			if wantClass(t, <-thrown, class); t.Failed() {
+				return
+			}
+			m.wantContent("/team/d/f", "two")
+			w.Fail("upload", nil)
+			r.beforeUpload = throwAway
+			ok(t, h.Flush(t.Context()))
+			ok(t, <-thrown)
+			for _, e := range w.Rows("team") {
+				if e.Deleted == nil || !e.Deleted.InTrash {
+					t.Errorf("%d bytes are not in the trash", e.Size)
+				}
+			}
+		})
+	}
+}
+
+var errInvalid = &sdk.Error{Op: "upload", Kind: sdk.ErrInvalid}

@@ -25,11 +25,22 @@ func (d *Dir) addWastebasket(name string) *Dir {
 	return g.dir
 }
 
-// holdsUploads reports whether n is a folder, or an uploaded file without changes: the trash
-// keeps what is recorded, and changes would be lost.
+// holdsUploads reports whether n is a folder, or an uploaded file without changes but those that are being saved: the
+// trash keeps what is recorded, and changes would be lost.
 func holdsUploads(n Node) bool {
 	f, isFile := n.(*File)
-	return !isFile || f.entry.Load() != nil && f.isKind(fileReal) && !f.now.Is(content.Changed)
+	return !isFile || f.entry.Load() != nil && f.isKind(fileReal) && !f.now.Is(content.Changed) &&
+		!f.now.Is(content.Waiting)
+}
+
+// trash puts a file into the trash once it is not being saved. A file with changes is refused with a class.
+func (d *Dir) trash(ctx context.Context, name string, unsaved Class) error {
+	return d.unlink(ctx, name, (*File).trashUploads, func(f *File) error {
+		if holdsUploads(f) {
+			return nil
+		}
+		return d.refuse(unsaved, "rename", name, "the file is not uploaded as it is now", "Remove or save it first.")
+	})
 }
 
 // throwAway puts an uploaded file, or all files of a folder, into the trash of their
@@ -39,7 +50,7 @@ func (d *Dir) throwAway(ctx context.Context, name string, n Node, to *Dir, newNa
 	var err error
 	switch n := n.(type) {
 	case *File:
-		err = d.unlink(ctx, name, (*File).trashUploads)
+		err = d.trash(ctx, name, ClassCrossDevice)
 	case *Dir:
 		if err = d.group.knowAll(ctx); err == nil {
 			err = n.throwAwayAll(ctx)
@@ -85,7 +96,7 @@ func (d *Dir) throwAwayAll(ctx context.Context) error {
 		}
 	}
 	for _, name := range files {
-		if err := d.unlink(ctx, name, (*File).trashUploads); err != nil {
+		if err := d.trash(ctx, name, ClassByDesign); err != nil {
 			return err
 		}
 	}
