@@ -111,7 +111,7 @@ func (u *uploader) sendUnsure(ctx context.Context, k uploadKey, o options) (r Re
 	if before == nil {
 		return Receipt{}, false, nil
 	}
-	r, _, err = u.c.small.record(ctx, before, o.attrs, true)
+	r, err = u.c.small.recordAgain(ctx, before, o.attrs)
 	if err == nil {
 		u.reported(r.Ref)
 	}
@@ -139,9 +139,12 @@ func (u *BlockUpload) finishFrom(ctx context.Context, source *blockSource, name 
 	return receipt, err
 }
 
-// isLost reports that an upload that may have been recorded was not: the service has its parts no more, or refuses
-// what it says. A service of ours answers first what it has recorded.
+// isLost reports that an upload that may have been recorded was not, or is gone: the service has its parts no more, or
+// refuses what it says. A service of ours answers first what it has recorded.
 func isLost(err error) bool {
+	if errors.Is(err, errGone) {
+		return true
+	}
 	switch codeOf(err) {
 	case wire.CodeMissing, wire.CodeBase, wire.CodeHead, wire.CodeSpent, wire.CodeUnsupported:
 		return true

@@ -194,8 +194,8 @@ func (g Group) absent(what string) error {
 //
 // Put costs one upload. After an error with an unknown outcome, call Put again with the
 // same content and Base: it sends the same upload again, or looks for the record first, so that the
-// upload is paid once. Where this client has another change of the name recorded meanwhile, or other content
-// has an unknown outcome there, the call is another upload: its content is the newest.
+// upload is paid once. Where the version is gone meanwhile, this client has another change of the name recorded, or
+// other content has an unknown outcome there, the call is another upload: its content is the newest.
 // Put needs the API key and membership. Errors: those of r, which errors.Is finds,
 // [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull], [ErrUnavailable],
 // [ErrTimeout], those of PutOptions.Base, with which it is [ErrUnsupported] at a service that takes no

@@ -106,6 +106,23 @@ func (q *sealedQueue) record(ctx context.Context, s *Sealed, a Attributes, repea
 	return r, answer, err
 }
 
+// recordAgain is record for the content of an earlier call, which got no answer. The error is errGone if it was
+// recorded then, and has its name no more.
+func (q *sealedQueue) recordAgain(ctx context.Context, s *Sealed, a Attributes) (Receipt, error) {
+	r, answer, err := q.record(ctx, s, a, true)
+	if err != nil || !answer.Repeated {
+		return r, err
+	}
+	e, err := q.c.Group(s.Group()).Stat(ctx, s.Name())
+	if KindOf(err) == ErrNotFound || err == nil && e.Seq < r.Seq {
+		err = errGone
+	}
+	return r, err
+}
+
+// errGone means that an upload was recorded, and removed or renamed since.
+var errGone = errors.New("the version was recorded, and is gone")
+
 // errNotSettled stands for an upload that is recorded with other attributes than it shall have.
 var errNotSettled = errors.New("recorded with other attributes")
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"mime"
@@ -67,18 +68,22 @@ func (u *uploader) upload(ctx context.Context, g GroupID, name string, b *mem.Bu
 // uploadSealed uploads content in one request. An earlier attempt with an unknown outcome is sent
 // again under its id, so that the service records it once.
 func (u *uploader) uploadSealed(ctx context.Context, k uploadKey, content []byte, o options) (Receipt, error) {
-	var err error
-	s := u.takeSealed(k, o.base, false)
-	repeated := s != nil
-	if repeated {
-		err = s.encryptAgain(u.c.pool, content)
-	} else {
-		s, err = u.seal(ctx, k, content, o)
+	if s := u.takeSealed(k, o.base, false); s != nil {
+		var r Receipt
+		err := s.encryptAgain(u.c.pool, content)
+		if err == nil {
+			s.progress = o.progress
+			r, err = u.c.small.recordAgain(ctx, s, o.attrs)
+		}
+		u.ended(k, s, err)
+		if !errors.Is(err, errGone) {
+			return r, err
+		}
 	}
+	s, err := u.seal(ctx, k, content, o)
 	var r Receipt
 	if err == nil {
-		s.progress = o.progress
-		r, _, err = u.c.small.record(ctx, s, o.attrs, repeated)
+		r, _, err = u.c.small.record(ctx, s, o.attrs, false)
 	}
 	if s != nil {
 		u.ended(k, s, err)

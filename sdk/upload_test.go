@@ -422,7 +422,8 @@ func TestOnlyTheNewestUploadWithoutAnswerIsSentAgain(t *testing.T) {
 	}
 }
 
-// A file that was removed, renamed or moved with its folder has its name no more: the same content is another upload.
+// A file that was removed, renamed or moved with its folder, by whatever client, has its name no more: the same content
+// is another upload.
 func TestUploadWithoutAnswerThatIsGone(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(g sdk.Group, e sdk.Entry) error{
@@ -437,24 +438,38 @@ func TestUploadWithoutAnswerThatIsGone(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, c := world(t, testkit.Ours)
-			g := c.Group("g")
-			put := func() (sdk.Receipt, error) {
-				return g.Put(t.Context(), "d/f", strings.NewReader("x"), sdk.PutOptions{Base: new(sdk.Ref(""))})
+		for size, content := range map[string][]byte{"small": []byte("x"),
+			"in blocks": noise(wire.WholeFileBytes + 1)} {
+			for _, alone := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, ", ", size, ", alone ", alone), func(t *testing.T) {
+					t.Parallel()
+					s := testkit.Start(t, testkit.Ours)
+					a := s.Account("alice", "100")
+					g := s.Client(t, a).Group("g")
+					if _, err := g.Register(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					by := g
+					if !alone {
+						by = s.Client(t, a).Group("g")
+					}
+					put := func(modified time.Time) (sdk.Receipt, error) {
+						return g.Put(t.Context(), "d/f", bytes.NewReader(content),
+							sdk.PutOptions{Base: new(sdk.Ref("")), Attributes: sdk.Attributes{ModTime: modified}})
+					}
+					s.DisturbUploads(lost(math.MaxInt32, 0))
+					if _, err := put(time.Unix(1e9, 0)); sdk.KindOf(err) != sdk.ErrUnavailable {
+						t.Fatal(err)
+					}
+					s.DisturbUploads(nil)
+					if err := change(by, newest(t, by, "d/f")); err != nil {
+						t.Fatal(err)
+					}
+					if r, err := put(time.Unix(2e9, 0)); err != nil || r.Ref != newest(t, g, "d/f").Ref {
+						t.Errorf("%+v, %v", r, err)
+					}
+				})
 			}
-			s.DisturbUploads(lost(math.MaxInt32, 0))
-			if _, err := put(); sdk.KindOf(err) != sdk.ErrUnavailable {
-				t.Fatal(err)
-			}
-			s.DisturbUploads(nil)
-			if err := change(g, newest(t, g, "d/f")); err != nil {
-				t.Fatal(err)
-			}
-			if r, err := put(); err != nil || r.Ref != newest(t, g, "d/f").Ref {
-				t.Errorf("%+v, %v", r, err)
-			}
-		})
+		}
 	}
 }
