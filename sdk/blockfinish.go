@@ -76,9 +76,10 @@ func (u *BlockUpload) finish(ctx context.Context, name string, size int64, hash 
 		u.receipt = &r
 		u.openRecorded(r, at)
 		u.end(errors.New("the upload is recorded"))
-	case s.mayBeRecorded():
+	case s.mayBeRecorded() && !isLost(err):
 		u.refuse(errMayBeRecorded)
 	default: // the parts are there: what was wrong may be mended
+		u.allow(errMayBeRecorded)
 		s.Wipe()
 		u.last = nil
 		if codeOf(err) == wire.CodeMissing {

@@ -212,6 +212,15 @@ func (u *BlockUpload) refuse(why error) {
 	}
 }
 
+// allow lets parts be sent again that were refused for this reason.
+func (u *BlockUpload) allow(why error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if errors.Is(u.ended, why) {
+		u.ended = nil
+	}
+}
+
 // open returns why the upload takes no more parts, or nil.
 func (u *BlockUpload) open() error {
 	u.mu.Lock()

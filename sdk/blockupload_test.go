@@ -266,6 +266,42 @@ func TestBlockUploadRefuses(t *testing.T) {
 	}
 }
 
+// An upload without an answer that was surely not recorded, because another version came, is recorded under another
+// name with the parts that are there.
+func TestBlockUploadThatWasOvertaken(t *testing.T) {
+	t.Parallel()
+	s, g := chunkWorld(t)
+	content := noise(3 * smallBlock)
+	u := begin(t, g, nil)
+	if err := u.PutPart(t.Context(), extents(0, 3), blocksOf(content, smallBlock)); err != nil {
+		t.Fatal(err)
+	}
+	finish := func(name string) (sdk.Receipt, error) {
+		return u.Finish(t.Context(), name, int64(len(content)), sdk.ComputeHash(content),
+			sdk.PutOptions{Base: new(sdk.Ref(""))})
+	}
+	s.DisturbUploads(cut)
+	if _, err := finish("f"); sdk.KindOf(err) != sdk.ErrUnavailable {
+		t.Fatal(err)
+	}
+	s.DisturbUploads(nil)
+	if _, err := finish("g"); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("before the outcome is known: %v", err)
+	}
+	if _, err := g.Put(t.Context(), "f", bytes.NewReader([]byte("of another"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := finish("f"); codeOf(err) != wire.CodeHead {
+		t.Fatal(err)
+	}
+	if _, err := finish("g"); err != nil {
+		t.Fatal(err)
+	}
+	if got := readBlocks(t, g, newest(t, g, "g")); !bytes.Equal(got, content) || s.Records() != 2 {
+		t.Errorf("%d records, and %d bytes come back", s.Records(), len(got))
+	}
+}
+
 // A service that records other blocks, another key or another size than those sent is found out by its
 // own receipt.
 func TestReceiptOfBlocks(t *testing.T) {
