@@ -91,11 +91,12 @@ func (m *liveMount) drain(ctx context.Context, limit time.Duration) []report.Pen
 		m.app.ui.progress("uploading %s before unmounting", plural(n, "file"))
 	}
 	if limit > 0 {
+		m.extend(limit)
 		before := m.client.Traffic().Moved
 		moving, cancel := whileMoving(ctx, limit, func() int64 {
 			moved := m.client.Traffic().Moved
 			if moved != before { // its patience counts from now
-				m.app.notifyManager(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (2 * limit).Microseconds()))
+				m.extend(limit)
 			}
 			before = moved
 			return moved
@@ -106,6 +107,11 @@ func (m *liveMount) drain(ctx context.Context, limit time.Duration) []report.Pen
 	left := m.tree.Drain(ctx)
 	m.app.ui.progress("")
 	return left
+}
+
+// extend tells the service manager that the end takes longer than a limit.
+func (m *liveMount) extend(limit time.Duration) {
+	m.app.notifyManager(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (2 * limit).Microseconds()))
 }
 
 // whileMoving returns a context that ends once moved has told the same for limit.
@@ -149,9 +155,13 @@ func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
 }
 
 // finish releases what the mount held and tells what was lost. What programs changed between the
-// last upload and the end of the mount is uploaded first, unless something was given up.
-func (m *liveMount) finish(left []report.Pending, err error) error {
-	if len(left) == 0 {
+// last upload, which left what was tried, and the end of the mount is uploaded first, unless something was given up.
+func (m *liveMount) finish(tried []report.Pending, err error) error {
+	isNew := func(p report.Pending) bool {
+		return !slices.ContainsFunc(tried, func(was report.Pending) bool { return was.Path == p.Path })
+	}
+	left := m.tree.Pending()
+	if len(tried) == 0 || m.giveUp.Err() == nil && slices.ContainsFunc(left, isNew) {
 		left = m.drain(context.Background(), drainLimit)
 	}
 	kept := asPending(m.drainOutbox(m.giveUp))
