@@ -16,7 +16,7 @@ import (
 // key for that is an epoch. Another epoch ends the one before, which is still opened for
 // [vaultwire.EpochLife]; then its key is destroyed.
 
-// secret is kept: making it takes longer than opening a key.
+// secret returns the secret of a key. It is kept as long as the key: making it takes longer than opening a key.
 func (v *Vault) secret(k serviceKey) (*format.VaultSecret, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -27,7 +27,10 @@ func (v *Vault) secret(k serviceKey) (*format.VaultSecret, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.secrets[k.Version] = s
+	isKept := func(o serviceKey) bool { return o.Purpose == k.Purpose && o.Version == k.Version }
+	if slices.ContainsFunc(v.keys, isKept) { // else it was forgotten meanwhile
+		v.secrets[k.Version] = s
+	}
 	return s, nil
 }
 

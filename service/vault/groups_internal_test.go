@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
@@ -97,5 +98,16 @@ func TestThreat83NamesAreCounted(t *testing.T) {
 	gs.forget(chain.Key("group:g"))
 	if gs.people != 0 {
 		t.Errorf("%d names of no group", gs.people)
+	}
+}
+
+// A secret that is used while its epoch is forgotten does not stay.
+func TestForgottenSecretDoesNotStay(t *testing.T) {
+	k := newServiceKey(vaultwire.Key{Purpose: vaultwire.PurposeUploads, Version: 1})
+	for kept, keys := range [][]serviceKey{nil, {k}} {
+		v := &Vault{keys: keys, secrets: map[int64]*format.VaultSecret{}}
+		if _, err := v.secret(k); err != nil || len(v.secrets) != kept {
+			t.Errorf("%d secrets stay of %d keys, %v", len(v.secrets), kept, err)
+		}
 	}
 }
