@@ -168,7 +168,7 @@ func (f *File) OwnXattrs() map[string]string {
 	if f.show != nil {
 		return nil
 	}
-	x := map[string]string{"user.svcfs.group": string(f.group.id), "user.svcfs.state": f.state()}
+	x := map[string]string{"user.svcfs.group": string(f.groupNow().id), "user.svcfs.state": f.state()}
 	if price, ok := f.openPrice(); ok {
 		x[PriceAttribute] = price.Tokens()
 	}
@@ -274,7 +274,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 		return h, nil
 	}
-	h.peeks = f.mayPeek(flags)
+	h.direct, h.peeks = !f.isSized(), f.mayPeek(flags)
 	if h.late = h.peeks || f.mayLoadLate(flags); h.late {
 		return h, nil
 	}
@@ -346,9 +346,6 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	}
 	if err := f.refuseCrawler(h.flags); err != nil {
 		return err
-	}
-	if !f.isSized() {
-		h.direct = true
 	}
 	fetch := func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
 		switch {

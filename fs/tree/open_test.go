@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,6 +200,58 @@ func TestW9UnlinkBehindAConflict(t *testing.T) {
 			}
 			m.wantContent("/team/"+list[0], "mine")
 			m.refresh()
+		}
+	})
+}
+
+// A file is asked for its attributes while it goes to another group: the race detector tells.
+func TestAttributesOfAFileThatMoves(t *testing.T) {
+	w := team()
+	w.Member("other", alice)
+	m := mount(t, w, alice)
+	ok(t, m.save("/team/x.tmp", "x"))
+	f := m.file("/team/x.tmp")
+	var asks sync.WaitGroup
+	asks.Go(func() {
+		for range 100 {
+			f.OwnXattrs()
+		}
+	})
+	for range 20 {
+		ok(t, m.dir("/team").Rename(t.Context(), "x.tmp", m.dir("/other"), "x.tmp", false))
+		ok(t, m.dir("/other").Rename(t.Context(), "x.tmp", m.dir("/team"), "x.tmp", false))
+	}
+	asks.Wait()
+}
+
+// The first reads through a handle, of a file whose size is not known, come together: the race detector tells.
+func TestFirstReadsComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := team()
+		e := w.Put("team", alice, "f", []byte("content"))
+		w.Edit("team", e.Ref, func(e *sdk.Entry) { e.Size = sdk.SizeUnknown })
+		m := mount(t, w, bob)
+		h := m.open("/team/f", OpenFlags{Read: true, Caller: Caller{PID: 1, Name: func() string { return "pcmanfm" },
+			Thread: func() string { return "pool-pcmanfm" }}})
+		defer h.Release()
+		h.File().AttributesAsked(1) // it copies the file
+		goOn, begin := w.Stall("retrieve"), make(chan struct{})
+		var reads sync.WaitGroup
+		for range 16 {
+			reads.Go(func() {
+				<-begin
+				if _, err := h.ReadAt(t.Context(), make([]byte, 128<<10), 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(begin)
+		synctest.Wait()
+		goOn()
+		reads.Wait()
+		if !h.IsDirect() {
+			t.Error("the kernel would read as much as it believes there is")
 		}
 	})
 }
