@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/svcfs/svcfs/cache"
@@ -204,6 +205,30 @@ func TestCutInAnotherWay(t *testing.T) {
 	wantBytes(t, r, "0123456789")
 	if _, l := r.Latest(); l.BlockBytes != 5 || from.opens != 1 {
 		t.Errorf("blocks of %d bytes after %d claims", l.BlockBytes, from.opens)
+	}
+}
+
+// nothing is a buffer of no bytes.
+type nothing struct{}
+
+func (nothing) Bytes() []byte    { return nil }
+func (nothing) Footprint() int64 { return 0 }
+func (nothing) Release()         {}
+
+// To hold content in blocks takes the same memory whatever else is cached.
+func TestHoldBesideManyOthers(t *testing.T) {
+	s := newStore(t, 0)
+	for i := range int64(10_000) {
+		s.Cache.Add(cache.Key{Group: "g"}.BlockOf(i, blockBytes), nothing{}).Release()
+	}
+	e, from := version("0123456789", true)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r := hold(t, s, e, new(Known), from)
+	runtime.ReadMemStats(&after)
+	r.Release()
+	if used := after.TotalAlloc - before.TotalAlloc; used > 100_000 {
+		t.Errorf("it took %d bytes", used)
 	}
 }
 

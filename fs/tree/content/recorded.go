@@ -24,7 +24,7 @@ func (s *Store) Hold(lease *cache.Lease, known *Known) *Recorded {
 	buf, _ := lease.Buffer()
 	src, ok := buf.(*Source)
 	if ok {
-		s.Cache.Retire(func(k cache.Key) bool { return k == src.key })
+		s.Cache.Drop(src.key)
 		known.shape.Store(src.shape)
 	}
 	return &Recorded{s, lease, src}
