@@ -62,6 +62,7 @@ func TestOnPostgres(t *testing.T) {
 		"VerifyOfFilesInBlocks":                TestVerifyOfFilesInBlocks,
 		"BytesOfSharedParts":                   TestBytesOfSharedParts,
 		"AbandonedPartsGo":                     TestAbandonedPartsGo,
+		"SweepInPieces":                        TestSweepInPieces,
 		"UnusedParts":                          TestThreat31UnusedParts,
 		"BlocksThatNobodyUsesGo":               TestBlocksThatNobodyUsesGo,
 		"SpaceOfEndedVersionsComesBack":        TestSpaceOfEndedVersionsComesBack,

@@ -375,3 +375,33 @@ func TestPartsAreWrittenAnewUnderReaders(t *testing.T) {
 	r.keepsParts("0", "1", "2", "3", "4", "5-7", "8")
 	r.clean(1)
 }
+
+// The sweep removes few rows in one write, for which all others wait, however many are out of date.
+func TestSweepInPieces(t *testing.T) {
+	t.Parallel()
+	r, alice := runWithGroup(t)
+	const many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1001) INSERT INTO "
+	before := alice.stored("").Account.Bytes
+	r.exec(many+"uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns, blob_id, blob_size) "+
+		"SELECT 'id' || i, ?, 'g', '', '', 1, i, 1, 'blob' || i, 5 FROM n", alice.id)
+	r.exec(many+"file_keys (id, wrapped_key, free) SELECT i, ?, i < 0 FROM n", make([]byte, 60))
+	r.exec(many+"part_uploads (id, account, group_id, block_size, began_ns, expires_ns, parts, part_bytes) "+
+		"SELECT 'id' || i, ?, 'g', 1, 1, 1, 0, 0 FROM n", alice.id)
+	r.exec(many + "claims (account, claim_id, ref, time_ns) SELECT 'a', 'id' || i, 'ref', 1 FROM n")
+	if got := alice.stored("").Account.Bytes; got != before+5*1001 {
+		t.Fatalf("%d bytes are counted", got-before)
+	}
+	const writes = `svcd_part_duration_seconds_count{call="write",part="database"}`
+	made := r.metric(writes)
+	ok(t, r.svc.Sweep(t.Context()))
+	if made = r.metric(writes) - made; made < 4 {
+		t.Errorf("3003 rows went in %d writes", made)
+	}
+	var left int
+	ok(t, r.openDatabase().QueryRow("SELECT (SELECT count(*) FROM uploads) + (SELECT count(*) FROM part_uploads) + "+
+		"(SELECT count(*) FROM claims) + (SELECT count(*) FROM file_keys WHERE free = (id < 0))").Scan(&left))
+	if got := alice.stored("").Account.Bytes; left != 0 || got != before {
+		t.Errorf("%d rows are left, and %d bytes are counted", left, got-before)
+	}
+	ok(t, r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }))
+}

@@ -3,14 +3,13 @@ package files
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/svcfs/svcfs/service/store"
 )
 
 const (
 	// releaseAtOnce is how many blobs of parts a deletion or a record removes itself; the sweep removes
-	// the rest. A file of 8 GiB has as many.
+	// the rest, and as many rows in one write. A file of 8 GiB has as many.
 	releaseAtOnce = 1000
 	// releaseWorkers is how many of them it removes at a time.
 	releaseWorkers = 8
@@ -20,8 +19,6 @@ const (
 	loosenParts = "UPDATE parts SET loose = ? WHERE id IN (SELECT part FROM part_uses WHERE ref = ?)"
 	removeLoose = "DELETE FROM parts WHERE loose = ? AND upload_id IS NULL AND NOT EXISTS (SELECT 1 FROM " +
 		"part_uses WHERE part = parts.id) RETURNING blob_id"
-	removeOfUploads = "DELETE FROM parts WHERE id IN (SELECT parts.id FROM part_uploads JOIN parts ON " +
-		"parts.upload_id = part_uploads.id WHERE expires_ns < ? LIMIT ?) RETURNING blob_id"
 )
 
 // endUses ends what a file of format version 2 uses, since the record of a sequence ended the
@@ -41,14 +38,6 @@ func endUses(ctx context.Context, tx *store.Tx, ref string, seq int64) (blobs []
 		}
 	}
 	return store.Values[string](ctx, tx, "remove parts", removeLoose, seq)
-}
-
-// endUploads removes parts of uploads that ended before a time, at most releaseAtOnce: all
-// writers wait meanwhile. It returns their blobs. Parts that a file uses belong to no upload
-// any more.
-func endUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, err error) {
-	return store.Values[string](ctx, tx, "remove parts of expired uploads", removeOfUploads, now.UnixNano(),
-		releaseAtOnce)
 }
 
 // release removes blobs that nothing refers to, some at a time, even when the caller has

@@ -92,12 +92,6 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 	return "The journal has ended", nil
 }
 
-// forgetJournals removes the ends of journals whose keys no epoch opens any more.
-func (f *Files) forgetJournals(ctx context.Context, tx *store.Tx) error {
-	return tx.Do(ctx, "forget ended journals", `DELETE FROM ended_journals WHERE epoch <
-		(SELECT min(version) FROM service_keys WHERE purpose = ?)`, vaultwire.PurposeUploads)
-}
-
 func journalID(text string) (id [wire.JournalIDBytes]byte, err error) {
 	if id, err = uploadID(text); err != nil {
 		err = fault.New(wire.CodeValidation, "journal: want %d bytes in lower-case hex", len(id))

@@ -267,16 +267,16 @@ func (l *Ledger) count(ctx context.Context, tx *store.Tx, account, scope string,
 		ON CONFLICT (account, scope) DO UPDATE SET
 		made = CASE WHEN free_changes.day >= excluded.day THEN free_changes.made + excluded.made ELSE excluded.made END,
 		day = CASE WHEN free_changes.day >= excluded.day THEN free_changes.day ELSE excluded.day END
-		RETURNING made`, account, scope, day(now), n).Scan(&made)
+		RETURNING made`, account, scope, Day(now), n).Scan(&made)
 	if err != nil {
 		return 0, now, fmt.Errorf("count free changes: %w", err)
 	}
 	return made, now, nil
 }
 
-func day(t time.Time) int64 { return t.Unix() / int64(24*time.Hour/time.Second) }
+// Day is the number of the day of a time, as counts have it.
+func Day(t time.Time) int64 { return t.Unix() / int64(24*time.Hour/time.Second) }
 
-// ForgetCounts removes the counts of earlier days, for the sweep.
-func (l *Ledger) ForgetCounts(ctx context.Context, tx *store.Tx) error {
-	return tx.Do(ctx, "forget old counts", "DELETE FROM free_changes WHERE scope <> '' AND day < ?", day(l.now().UTC()))
-}
+// RemoveCounts removes at most so many counts of days before one, for the sweep.
+const RemoveCounts = "DELETE FROM free_changes WHERE (account, scope) IN (SELECT account, scope FROM free_changes " +
+	"WHERE scope <> '' AND day < ? LIMIT ?) RETURNING ''"

@@ -431,3 +431,30 @@ func testEarly(t *testing.T, opener func() (*store.Store, error)) {
 		t.Errorf("the schema of an early program opens: %v", err)
 	}
 }
+
+// A statement that ends many uploads of an account changes what is counted of it once.
+func TestUploadsAreCountedOnceForAStatement(t *testing.T) {
+	s := onPostgres(t)
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `INSERT INTO uploads
+			(id, account, group_id, ref, filename, key_version, expires_ns, blob_id, blob_size)
+			SELECT i, 'a', 'g', '', '', 1, 1, i, 5 FROM generate_series(1, 100) i`); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(t.Context(), "DELETE FROM uploads"); err != nil {
+			return err
+		}
+		var changed, bytes int
+		if err := tx.QueryRowContext(t.Context(), `SELECT pg_stat_get_xact_tuples_updated('stored_bytes'::regclass),
+			(SELECT sum(bytes) FROM stored_bytes)`).Scan(&changed, &bytes); err != nil {
+			return err
+		}
+		if changed != 2 || bytes != 0 {
+			t.Errorf("%d changes, and %d bytes are left", changed, bytes)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -442,46 +442,38 @@ CREATE TRIGGER ledger_counted AFTER INSERT ON ledger FOR EACH ROW
 		'remove_file', 'remove_folder', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction'))
 	EXECUTE FUNCTION count_change();
 
--- Of uploads.
-CREATE FUNCTION count_upload() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	IF TG_OP <> 'INSERT' AND OLD.blob_id IS NOT NULL THEN
-		PERFORM add_stored_bytes(OLD.account, OLD.group_id, -OLD.blob_size);
-	END IF;
-	IF TG_OP <> 'DELETE' AND NEW.blob_id IS NOT NULL THEN
-		PERFORM add_stored_bytes(NEW.account, NEW.group_id, NEW.blob_size);
-	END IF;
-	RETURN NULL;
-END $$;
-CREATE TRIGGER uploads_counted AFTER INSERT OR DELETE OR UPDATE OF blob_id, blob_size, account, group_id ON uploads
-	FOR EACH ROW EXECUTE FUNCTION count_upload();
-
--- Of parts. Once for each statement: a file may have thousands of parts, and a row that is changed so
--- often in one transaction becomes slow.
-CREATE FUNCTION count_parts() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Of uploads and of parts. Once for each statement: a file may have thousands of parts, thousands of uploads expire at
+-- once, and a row that is changed so often in one transaction becomes slow.
+CREATE FUNCTION count_coming() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF TG_OP <> 'INSERT' THEN
 		INSERT INTO stored_bytes (kind, name, bytes) SELECT kind, name, -sum(n) FROM (
-			SELECT 'account' AS kind, account AS name, blob_size AS n FROM gone
-			UNION ALL SELECT 'group', group_id, blob_size FROM gone) parts
+			SELECT 'account' AS kind, account AS name, blob_size AS n FROM gone WHERE blob_id IS NOT NULL
+			UNION ALL SELECT 'group', group_id, blob_size FROM gone WHERE blob_id IS NOT NULL) rows
 		GROUP BY kind, name
 		ON CONFLICT (kind, name) DO UPDATE SET bytes = stored_bytes.bytes + excluded.bytes;
 	END IF;
 	IF TG_OP <> 'DELETE' THEN
 		INSERT INTO stored_bytes (kind, name, bytes) SELECT kind, name, sum(n) FROM (
-			SELECT 'account' AS kind, account AS name, blob_size AS n FROM added
-			UNION ALL SELECT 'group', group_id, blob_size FROM added) parts
+			SELECT 'account' AS kind, account AS name, blob_size AS n FROM added WHERE blob_id IS NOT NULL
+			UNION ALL SELECT 'group', group_id, blob_size FROM added WHERE blob_id IS NOT NULL) rows
 		GROUP BY kind, name
 		ON CONFLICT (kind, name) DO UPDATE SET bytes = stored_bytes.bytes + excluded.bytes;
 	END IF;
 	RETURN NULL;
 END $$;
+CREATE TRIGGER uploads_added AFTER INSERT ON uploads REFERENCING NEW TABLE AS added
+	FOR EACH STATEMENT EXECUTE FUNCTION count_coming();
+CREATE TRIGGER uploads_gone AFTER DELETE ON uploads REFERENCING OLD TABLE AS gone
+	FOR EACH STATEMENT EXECUTE FUNCTION count_coming();
+CREATE TRIGGER uploads_changed AFTER UPDATE ON uploads REFERENCING OLD TABLE AS gone NEW TABLE AS added
+	FOR EACH STATEMENT EXECUTE FUNCTION count_coming();
 CREATE TRIGGER parts_added AFTER INSERT ON parts REFERENCING NEW TABLE AS added
-	FOR EACH STATEMENT EXECUTE FUNCTION count_parts();
+	FOR EACH STATEMENT EXECUTE FUNCTION count_coming();
 CREATE TRIGGER parts_gone AFTER DELETE ON parts REFERENCING OLD TABLE AS gone
-	FOR EACH STATEMENT EXECUTE FUNCTION count_parts();
+	FOR EACH STATEMENT EXECUTE FUNCTION count_coming();
 CREATE TRIGGER parts_changed AFTER UPDATE ON parts REFERENCING OLD TABLE AS gone NEW TABLE AS added
-	FOR EACH STATEMENT EXECUTE FUNCTION count_parts();
+	FOR EACH STATEMENT EXECUTE FUNCTION count_coming();
 
 -- Small contents are removed with their owner: triggers do it, so that no statement can forget it.
 CREATE FUNCTION end_small() RETURNS trigger LANGUAGE plpgsql AS $$
