@@ -253,8 +253,9 @@ func (s *S3) abort(ctx context.Context, key, uploadID string) {
 	_ = s.core.AbortMultipartUpload(ctx, s.location.Bucket, key, uploadID)
 }
 
-// Sweep removes the leftovers of interrupted Puts and calls visit with every blob older
-// than age that has the mark of this store. After a complete sweep it does nothing for sweepEvery.
+// Sweep removes the leftovers of interrupted Puts of this mark and calls visit with every blob older
+// than age that has the mark. The age of a large blob counts from when its upload began. A Put is interrupted when no
+// part came for age. After a complete sweep it does nothing for sweepEvery.
 func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,12 +282,42 @@ func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string)
 		if entry.Err != nil {
 			return s.kind(ctx, "list interrupted uploads", entry.Err)
 		}
-		if entry.Initiated.Before(before) {
+		if !strings.HasSuffix(entry.Key, s.mark) || entry.Initiated.After(before) {
+			continue
+		}
+		sent, err := s.lastPart(ctx, entry.Key, entry.UploadID)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it has ended meanwhile
+		case err != nil:
+			return err
+		case sent.Before(before):
 			s.abort(ctx, entry.Key, entry.UploadID)
 		}
 	}
 	s.swept = time.Now()
 	return nil
+}
+
+// lastPart returns when the newest part of an upload came; the zero time if none has.
+func (s *S3) lastPart(ctx context.Context, key, uploadID string) (last time.Time, err error) {
+	for marker := 0; ; {
+		list, err := s.core.ListObjectParts(ctx, s.location.Bucket, key, uploadID, marker, maxParts)
+		if minio.ToErrorResponse(err).Code == minio.NoSuchUpload {
+			return last, fs.ErrNotExist
+		}
+		if err != nil {
+			return last, s.kind(ctx, "list parts", err)
+		}
+		for _, part := range list.ObjectParts {
+			if part.LastModified.After(last) {
+				last = part.LastModified
+			}
+		}
+		if !list.IsTruncated {
+			return last, nil
+		}
+		marker = list.NextPartNumberMarker
+	}
 }
 
 // List calls visit with every blob older than age.

@@ -434,10 +434,10 @@ func TestSweepOfInterruptedUploads(t *testing.T) {
 	server := s3test.Start(t)
 	s3test.SetEnv(t)
 	bucket := server.NewBucket(t)
-	b := backend{server.Location(bucket + "/files"), server.Dir(bucket)}
-	kept := put(t, b.open(t), content(100))
+	b, mark := backend{server.Location(bucket + "/files"), server.Dir(bucket)}, blob.NewMark()
+	kept := put(t, b.openAs(t, mark), content(100))
 	other := client(t, server)
-	id := strings.Repeat("a", 32)
+	id := strings.Repeat("a", 32-len(mark)) + mark
 	upload, err := other.NewMultipartUpload(t.Context(), bucket, "files/aa/"+id, minio.PutObjectOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -467,8 +467,8 @@ func TestSweepOfInterruptedUploads(t *testing.T) {
 		}
 		return objects, uploads
 	}
-	sweep := func(age time.Duration) (visited []string) {
-		s := b.open(t)
+	sweep := func(mark string, age time.Duration) (visited []string) {
+		s := b.openAs(t, mark)
 		for range 2 { // the second has nothing to do: a listing costs money
 			err := s.Sweep(t.Context(), age, func(id string) error {
 				visited = append(visited, id)
@@ -480,16 +480,34 @@ func TestSweepOfInterruptedUploads(t *testing.T) {
 		}
 		return visited
 	}
-	sweep(time.Hour)
+	sweep(mark, time.Hour)
 	if objects, uploads := count(); objects != 4 || uploads != 1 {
 		t.Errorf("a sweep of old things left %d objects and %d uploads", objects, uploads)
 	}
-	proctest.Eventually(t, "the upload and the probe are removed", func() bool {
-		sweep(0)
+	proctest.Eventually(t, "the probe is removed, and not the upload of another service", func() bool {
+		sweep(blob.NewMark(), 0)
 		objects, uploads := count()
-		return objects == 3 && uploads == 0
+		return objects == 3 && uploads == 1
 	})
-	if visited := sweep(0); len(visited) != 1 || visited[0] != kept.ID {
+	makeOld := func(parts bool) {
+		hourAgo := time.Now().Add(-2 * time.Hour)
+		if err := filepath.WalkDir(server.Dir(bucket), func(name string, entry os.DirEntry, err error) error {
+			if err == nil && (parts || entry.IsDir()) {
+				err = os.Chtimes(name, hourAgo, hourAgo)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for parts, want := range []int{1, 0} { // one that goes on for long has young parts
+		makeOld(parts == 1)
+		sweep(mark, time.Hour)
+		if _, uploads := count(); uploads != want {
+			t.Errorf("old parts %v: %d uploads are left", parts == 1, uploads)
+		}
+	}
+	if visited := sweep(mark, 0); len(visited) != 1 || visited[0] != kept.ID {
 		t.Errorf("visited %v, want %s once", visited, kept.ID)
 	}
 }
