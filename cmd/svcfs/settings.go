@@ -186,8 +186,7 @@ func listMemory(sources cli.Sources) (int64, error) {
 	return int64(size), nil
 }
 
-// setAddresses takes the addresses. One address for all hides the single addresses of
-// later sources.
+// setAddresses takes the addresses. One address for all, and a network, hide the addresses of later sources.
 func (s *settings) setAddresses(sources cli.Sources) {
 	for _, l := range sources {
 		c := &s.config
@@ -202,6 +201,9 @@ func (s *settings) setAddresses(sources cli.Sources) {
 		}
 		if url := l.Values[envURL]; url != "" {
 			c.URL, s.urlVia = url, l.Name
+			return
+		}
+		if l.Values[envNetwork] != "" {
 			return
 		}
 	}
