@@ -25,6 +25,8 @@ const (
 	sqliteReaders = 4
 	// busyTimeout is how long a write waits for another process, in ms.
 	busyTimeout = "10000"
+	// scrubPatience is how long a scrub waits for readers of an earlier state, while others write.
+	scrubPatience = time.Second
 	// maxWALBytes bounds the write-ahead log before it is moved into the database. A page
 	// that changes often is then moved once for many changes.
 	maxWALBytes = 16 << 20
@@ -202,11 +204,27 @@ func (sqliteEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
 // scrub moves the write-ahead log into the database and cuts it to nothing.
 func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
 	var busy, inLog, moved int
-	if err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &inLog, &moved); err != nil {
+	checkpoint := func(how string) error { return db.QueryRowContext(ctx, how).Scan(&busy, &inLog, &moved) }
+	inUse := errors.New("the write-ahead log is in use: it is emptied at the next sweep")
+	// A log that is emptied has writers wait for all readers. First it is moved, for which nobody waits, to see whether
+	// one stays for long: none of it is moved then that came after the state which the reader sees.
+	for before, ends := -1, time.Now().Add(scrubPatience); ; time.Sleep(scrubPatience / 20) {
+		if err := checkpoint("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+			return err
+		}
+		if moved == inLog || before >= 0 && moved != before {
+			break
+		}
+		if time.Now().After(ends) {
+			return inUse
+		}
+		before = moved
+	}
+	if err := checkpoint("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		return err
 	}
 	if busy != 0 {
-		return errors.New("the write-ahead log is in use: it is emptied at the next sweep")
+		return inUse
 	}
 	return nil
 }

@@ -318,6 +318,34 @@ func testScrub(t *testing.T, opener func() (*store.Store, error)) {
 	if err := set(t.Context(), s, "a", "1"); err != nil {
 		t.Fatal(err)
 	}
+	err := s.Read(t.Context(), func(tx *store.Tx) error {
+		var n int
+		if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM meta").Scan(&n); err != nil {
+			return err
+		}
+		scrubbed := make(chan error, 1)
+		written := 0
+		for begun := false; ; written++ {
+			if err := set(t.Context(), s, "b", fmt.Sprint(written)); err != nil {
+				return err
+			}
+			if !begun { // now the reader has an earlier state
+				go func() { scrubbed <- s.Scrub(t.Context()) }()
+				begun = true
+			}
+			select {
+			case err := <-scrubbed:
+				if err != nil && written < 10 {
+					t.Errorf("%d writes were made while it waited for a reader: %v", written, err)
+				}
+				return nil
+			default:
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Scrub(t.Context()); err != nil {
 		t.Fatal(err)
 	}
