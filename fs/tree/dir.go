@@ -358,11 +358,11 @@ func (d *Dir) Fsync(ctx context.Context) error {
 	return nil
 }
 
-// isClosedEmpty reports whether the file is empty, and no program writes it.
+// isClosedEmpty reports whether the file is empty, no program writes it, and that is a whole save.
 func (f *File) isClosedEmpty() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.Attr().Size == 0 && f.writers == 0
+	return f.Attr().Size == 0 && f.writers == 0 && f.half == nil
 }
 
 // isScratch reports whether a file called name in d is never uploaded under it.

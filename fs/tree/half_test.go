@@ -233,3 +233,24 @@ func TestW15SavedBeforeItWasKilled(t *testing.T) {
 	wantNewest(t, w, "f", "renamed by hand")
 	wantNewest(t, w, "new", "half") // it hides no whole version
 }
+
+// W15: who syncs a folder asks for no half save in it, also where that is empty.
+func TestW15FsyncOfAFolderSendsNoHalfSave(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("whole"))
+	m := mount(t, w, alice, func(c *Config) { c.MaxFileBytes = 100 })
+	killed := m.open("/team/f", OpenFlags{Write: true, Truncate: true})
+	killed.Abandon()
+	killed.Release()
+	ok(t, m.dir("/team").Fsync(t.Context()))
+	wantNewest(t, w, "f", "whole")
+	refused := m.create("/team/new")
+	m.refused(refused, "x", 100, ClassTooBig)
+	wantClass(t, refused.Flush(t.Context()), ClassTooBig)
+	refused.Release()
+	ok(t, m.dir("/team").Fsync(t.Context()))
+	m.wantCharges(0, 0)
+	if p := m.Pending(); len(p) != 2 {
+		t.Errorf("pending is %+v", p)
+	}
+}
