@@ -18,6 +18,16 @@ func (a *app) keyStores() []apikey.Store {
 	return stores
 }
 
+// keyFile is the store for a key that the keyring does not get.
+func (a *app) keyFile() (apikey.Store, error) {
+	stores := a.keyStores()
+	if len(stores) < 2 {
+		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile,
+			errors.New("there is no home directory for the key"))
+	}
+	return stores[1], nil
+}
+
 // resolveKey puts the API key into the settings: from where they say, else from
 // what 'svcfs login' stored.
 func (a *app) resolveKey(ctx context.Context, s *settings) error {

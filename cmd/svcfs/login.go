@@ -121,20 +121,17 @@ func readHidden(ctx context.Context, terminal *os.File,
 
 // storeKey stores the key, in the file when the keyring cannot take it.
 func (a *app) storeKey(s settings, address string, toFile bool) (apikey.Store, error) {
-	stores := a.keyStores()
 	if !toFile {
-		keyring := stores[0]
-		err := keyring.Set(address, s.account, s.config.APIKey)
+		err := a.keyring.Set(address, s.account, s.config.APIKey)
 		if err == nil {
-			return keyring, nil
+			return a.keyring, nil
 		}
-		a.ui.notice("the key goes into a file, the %s cannot take it: %v", keyring.Name(), err)
+		a.ui.notice("the key goes into a file, the %s cannot take it: %v", a.keyring.Name(), err)
 	}
-	if len(stores) < 2 {
-		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile,
-			errors.New("there is no home directory for the key"))
+	file, err := a.keyFile()
+	if err != nil {
+		return nil, err
 	}
-	file := stores[1]
 	if err := file.Set(address, s.account, s.config.APIKey); err != nil {
 		return nil, fmt.Errorf("store the key in %s: %w", file.Name(), err)
 	}

@@ -122,7 +122,7 @@ func (a *app) setup(ctx context.Context, invite string, toFile, replace bool) er
 		err = steps.ask(ctx)
 	}
 	if err == nil {
-		err = steps.redeem(ctx)
+		err = steps.redeem(ctx, path)
 	}
 	if err != nil {
 		return err
@@ -339,16 +339,25 @@ func (q *setupSteps) takeInvite(text string) error {
 // roomForSetup is what the key and the settings take on a disk at most, in bytes.
 const roomForSetup = 64 << 10
 
-// redeem makes the account of the invite, if there is one. The key is given once: a disk that cannot keep it is found
-// before the invite is used.
-func (q *setupSteps) redeem(ctx context.Context) error {
+// redeem makes the account of the invite, if there is one. The key is given once: a disk or a file that cannot keep it
+// or the settings at path is found before the invite is used.
+func (q *setupSteps) redeem(ctx context.Context, path string) error {
 	if q.invite == nil {
 		return nil
 	}
-	for _, path := range []string{q.a.configPath(), q.a.userDir("XDG_CONFIG_HOME", ".config", "keys")} {
-		if err := canKeep(path); err != nil {
-			return fmt.Errorf("look whether the key can be kept, before the invite is used: %w", err)
-		}
+	file, err := q.a.keyFile()
+	if err != nil {
+		return err
+	}
+	_, err = file.Get(q.address, q.s.account)
+	if errors.Is(err, apikey.ErrNone) {
+		err = nil
+	}
+	if err = cmp.Or(err, canKeep(path), canKeep(file.Name())); err != nil {
+		return fmt.Errorf("look whether the key can be kept, before the invite is used: %w", err)
+	}
+	if _, err := q.configText(path); err != nil {
+		return err
 	}
 	key, err := sdk.RedeemInvite(ctx, *q.invite, q.s.config)
 	if err != nil && !key.IsZero() {
@@ -439,8 +448,24 @@ func (q *setupSteps) place(answer string) error {
 	return nil
 }
 
-// writeConfig writes the answers into the settings. Lines about something else stay.
+// writeConfig writes the answers into the settings.
 func (q *setupSteps) writeConfig(path string) error {
+	text, err := q.configText(path)
+	if err != nil {
+		return err
+	}
+	err = os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = ownfile.Replace(path, text)
+	}
+	if err != nil {
+		return refuse(exitOther, "name another file with --config", fmt.Errorf("write settings: %w", err))
+	}
+	return nil
+}
+
+// configText returns the settings with the answers. Lines about something else stay.
+func (q *setupSteps) configText(path string) ([]byte, error) {
 	c := q.s.config
 	values := [][2]string{{envAccount, string(q.s.account)}, {envURL, c.URL}, {envAuthURL, c.AuthURL},
 		{envMCPURL, c.MCPURL}, {envRPCURL, c.RPCURL},
@@ -450,7 +475,7 @@ func (q *setupSteps) writeConfig(path string) error {
 	}
 	old, err := ownfile.Read(path, ownfile.Settings, cli.MaxAnswers)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"),
+		return nil, refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"),
 			fmt.Errorf("read settings: %w", err))
 	}
 	var text strings.Builder
@@ -466,18 +491,12 @@ func (q *setupSteps) writeConfig(path string) error {
 		}
 		line := v[0] + "=" + v[1]
 		if read, err := parseConfig([]byte(line), path); err != nil || len(read) != 1 || read[v[0]] != v[1] {
-			return usage("give another one", fmt.Sprintf("the settings cannot hold %s as it is: %s", v[0],
+			return nil, usage("give another one", fmt.Sprintf("the settings cannot hold %s as it is: %s", v[0],
 				names.Escape(v[1], "")))
 		}
 		text.WriteString(line + "\n")
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return refuse(exitOther, "name another file with --config", fmt.Errorf("write settings: %w", err))
-	}
-	if err := ownfile.Replace(path, []byte(text.String())); err != nil {
-		return refuse(exitOther, "name another file with --config", fmt.Errorf("write settings: %w", err))
-	}
-	return nil
+	return []byte(text.String()), nil
 }
 
 // enableUnit has systemd mount the folder now and at each login, and returns the name of
