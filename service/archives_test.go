@@ -138,6 +138,26 @@ func TestSweepBesideAnotherService(t *testing.T) {
 	trial.clean(1)
 }
 
+// A blob is removed when it has no record at two sweeps: what a bucket shows as old may have come just now.
+func TestSweepLooksTwice(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "blobs")
+	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: dir})
+	var mark string
+	ok(t, r.openDatabase().QueryRow("SELECT value FROM meta WHERE name = 'blob_mark'").Scan(&mark))
+	orphan := filepath.Join(dir, "aa", strings.Repeat("a", 32-len(mark))+mark)
+	ok(t, os.MkdirAll(filepath.Dir(orphan), 0o700))
+	ok(t, os.WriteFile(orphan, []byte("x"), 0o600))
+	hourAgo := time.Now().Add(-time.Hour)
+	ok(t, os.Chtimes(orphan, hourAgo, hourAgo))
+	for look, isThere := range []bool{true, false} {
+		ok(t, r.svc.SweepBlobs(t.Context()))
+		if _, err := os.Stat(orphan); (err == nil) != isThere {
+			t.Errorf("after look %d: %v", look+1, err)
+		}
+	}
+}
+
 // fillService makes a service with files in all states and returns those with
 // bytes; one more is a reference to bytes elsewhere.
 func fillService(t *testing.T, r *running, files int) (owner *user, contents map[string][]byte) {

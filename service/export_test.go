@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -11,8 +12,13 @@ import (
 	"github.com/svcfs/svcfs/service/files"
 )
 
-// Sweep sweeps at once what [Service.Serve] sweeps once a minute.
-func (s *Service) Sweep(ctx context.Context) error { return s.files.Sweep(ctx) }
+// Sweep sweeps at once what [Service.Serve] sweeps by and by.
+func (s *Service) Sweep(ctx context.Context) error {
+	return errors.Join(s.files.Sweep(ctx), s.files.SweepBlobs(ctx), s.files.SweepBlobs(ctx))
+}
+
+// SweepBlobs looks at all blobs once.
+func (s *Service) SweepBlobs(ctx context.Context) error { return s.files.SweepBlobs(ctx) }
 
 // ExportFrom is a full Export that reads the blobs through wrap.
 func (s *Service) ExportFrom(ctx context.Context, w io.Writer, wrap func(blob.Store) blob.Store) (archive.Summary,

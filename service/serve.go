@@ -18,6 +18,9 @@ import (
 
 const (
 	sweepInterval = time.Minute
+	// sweepBlobsInterval is how often all blobs are looked at: a listing of a bucket costs a request per 1000 of them.
+	sweepBlobsInterval = time.Hour
+
 	drainTimeout  = 30 * time.Second
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -48,7 +51,11 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	var all errgroup.Group
 	all.Go(func() error {
-		s.sweep(ctx)
+		every(ctx, sweepInterval, s.sweep)
+		return nil
+	})
+	all.Go(func() error {
+		every(ctx, sweepBlobsInterval, s.sweepBlobs)
 		return nil
 	})
 	all.Go(func() error {
@@ -115,11 +122,12 @@ func (s *Service) ServeMetrics(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-func (s *Service) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepInterval)
+// every calls do at once, and then at each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		s.sweepOnce(ctx)
+		do(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -128,8 +136,16 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce removes leftovers and expired files.
-func (s *Service) sweepOnce(ctx context.Context) {
+// sweepBlobs removes blobs that no file uses. A sweep of many takes long, and costs requests to a bucket.
+func (s *Service) sweepBlobs(ctx context.Context) {
+	if err := s.files.SweepBlobs(ctx); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("sweep of blobs", "cause", err.Error())
+		s.metrics.Sweep(err)
+	}
+}
+
+// sweep removes leftovers and expired files.
+func (s *Service) sweep(ctx context.Context) {
 	id := ledger.NewRequestID("sweep-")
 	log := s.cfg.Logger.With("request", id)
 	ctx = ledger.WithRequestID(ctx, id)

@@ -58,8 +58,8 @@ type Store interface {
 	// List calls visit with every blob older than age, and its size in bytes.
 	List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
 	// Sweep removes the leftovers of interrupted Puts and calls visit with every blob
-	// older than age that was stored under the mark of this store.
-	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
+	// older than age that was stored under the mark of this store, and its size in bytes.
+	Sweep(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
 	// Check reports whether the store can be used now.
 	Check(ctx context.Context) error
 	// Where names the place of a blob for an operator.

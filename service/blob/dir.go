@@ -252,15 +252,15 @@ func (d *Dir) Delete(_ context.Context, id string) error {
 
 // Sweep removes the leftovers of interrupted Puts in tmp/ and calls visit with every
 // blob older than age that has the mark of this store.
-func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
-	return d.walk(ctx, age, func(name, id string, _ int64) error {
+func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error {
+	return d.walk(ctx, age, func(name, id string, size int64) error {
 		if id == "" {
 			return d.root.Remove(name)
 		}
 		if !strings.HasSuffix(id, d.mark) {
 			return nil
 		}
-		return visit(id)
+		return visit(id, size)
 	})
 }
 

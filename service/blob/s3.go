@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -32,8 +31,6 @@ const (
 	// stallTimeout is how long a transfer may stand still.
 	stallTimeout = 20 * time.Second
 
-	// sweepEvery spares the bucket: a listing costs a request per 1000 blobs.
-	sweepEvery = time.Hour
 	// maxSkew is how far the bucket's clock may be from ours: S3 refuses more.
 	maxSkew = 15 * time.Minute
 
@@ -49,9 +46,6 @@ type S3 struct {
 	location  Location
 	mark      string
 	large     chan struct{} // a token per Put of more than one part
-
-	mu    sync.Mutex
-	swept time.Time // end of the last complete sweep
 }
 
 // OpenS3 opens the bucket of a location, see [ParseLocation], and tests the promises of
@@ -255,17 +249,12 @@ func (s *S3) abort(ctx context.Context, key, uploadID string) {
 
 // Sweep removes the leftovers of interrupted Puts of this mark and calls visit with every blob older
 // than age that has the mark. The age of a large blob counts from when its upload began. A Put is interrupted when no
-// part came for age. After a complete sweep it does nothing for sweepEvery.
-func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.swept.IsZero() && time.Since(s.swept) < sweepEvery {
-		return nil
-	}
+// part came for age. It costs a request for each 1000 blobs.
+func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the listing
 	defer cancel()
 	before := oldest(age)
-	err := s.list(ctx, before, func(key, id string, _ int64) error {
+	err := s.list(ctx, before, func(key, id string, size int64) error {
 		if id == "" {
 			s.remove(ctx, key)
 			return nil
@@ -273,7 +262,7 @@ func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string)
 		if !strings.HasSuffix(id, s.mark) {
 			return nil
 		}
-		return visit(id)
+		return visit(id, size)
 	})
 	if err != nil {
 		return err
@@ -294,7 +283,6 @@ func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string)
 			s.abort(ctx, entry.Key, entry.UploadID)
 		}
 	}
-	s.swept = time.Now()
 	return nil
 }
 

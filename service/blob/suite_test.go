@@ -347,7 +347,7 @@ func testSweep(t *testing.T, b backend) {
 	}
 	collect := func(age time.Duration) map[string]bool {
 		found := map[string]bool{}
-		err := b.open(t).Sweep(t.Context(), age, func(id string) error {
+		err := b.open(t).Sweep(t.Context(), age, func(id string, _ int64) error {
 			found[id] = true
 			return nil
 		})
@@ -362,7 +362,7 @@ func testSweep(t *testing.T, b backend) {
 	// Times of the store may be whole seconds, so the newest may look younger.
 	proctest.Eventually(t, fmt.Sprintf("%v are found", want), func() bool { return len(collect(0)) == len(want) })
 	stop := errors.New("stop")
-	if err := b.open(t).Sweep(t.Context(), 0, func(string) error { return stop }); !errors.Is(err, stop) {
+	if err := b.open(t).Sweep(t.Context(), 0, func(string, int64) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the visitor's error became %v", err)
 	}
 }
@@ -378,7 +378,7 @@ func testSweepBeside(t *testing.T, b backend) {
 		return err == nil && n == 2
 	})
 	var shown []string
-	if err := b.openAs(t, mark).Sweep(t.Context(), 0, func(id string) error {
+	if err := b.openAs(t, mark).Sweep(t.Context(), 0, func(id string, _ int64) error {
 		shown = append(shown, id)
 		return nil
 	}); err != nil || !slices.Equal(shown, want) {

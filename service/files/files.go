@@ -60,7 +60,7 @@ type Blobs interface {
 	Read(ctx context.Context, id string, size int64) ([]byte, error)
 	Delete(ctx context.Context, id string) error
 	List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
-	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
+	Sweep(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
 }
 
 // Files answers uploads, retrievals and listings.
@@ -80,6 +80,8 @@ type Files struct {
 
 	scrubbing sync.Mutex
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
+
+	orphans map[string]bool // blobs that had no record at the last sweep of blobs
 }
 
 // Config configures the files of a service.

@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,8 +10,7 @@ import (
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-// Sweep removes expired uploads and claims, blocks that no file uses, blobs of this service without a
-// record, and old copies of destroyed keys.
+// Sweep removes expired uploads and claims, blocks that no file uses, and old copies of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := f.ledger.Now()
 	for more := true; more; {
@@ -32,14 +30,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 	if err := f.scrub(ctx); err != nil {
 		return err
 	}
-	tightened := f.tighten(ctx) // where that fails, the rest goes on
-	return errors.Join(tightened, f.blobs.Sweep(ctx, orphanAge, func(id string) error {
-		owned, err := f.isOwned(ctx, id)
-		if err != nil || owned {
-			return err
-		}
-		return f.blobs.Delete(ctx, id)
-	}))
+	return f.tighten(ctx)
 }
 
 // What [removeOld] removes. Each statement takes at most so many rows as its last argument says, and returns their
@@ -90,27 +81,4 @@ func removeOld(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string
 		}
 	}
 	return slices.DeleteFunc(blobs, func(id string) bool { return id == "" }), more, nil
-}
-
-func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ?
-			AND substr(blob_id, 1, 4) <> 'row:' AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?
-			UNION ALL SELECT 1 FROM parts WHERE blob_id = ?)`,
-			blobID, blobID, blobID).Scan(&owned)
-	})
-	return owned, err
-}
-
-// Orphans calls visit with the id and the size in bytes of every blob without a file and
-// without an upload. [Files.Sweep] removes those that this service stored. Young blobs are left out: their uploads
-// may be arriving.
-func (f *Files) Orphans(ctx context.Context, visit func(id string, size int64)) error {
-	return f.blobs.List(ctx, orphanAge, func(id string, size int64) error {
-		owned, err := f.isOwned(ctx, id)
-		if err == nil && !owned {
-			visit(id, size)
-		}
-		return err
-	})
 }
