@@ -80,6 +80,9 @@ func TestOnPostgres(t *testing.T) {
 		"FilesInBlocksMove":                     TestFilesInBlocksMove,
 		"TrashIsExported":                       TestTrashIsExported,
 		"VersionsAreExported":                   TestVersionsAreExported,
+		"ThinningTakenBackMeanwhile":            TestThinningTakenBackMeanwhile,
+		"ThinningInParts":                       TestThinningInParts,
+		"Retention":                             TestRetention,
 		// Lists and pages.
 		"PagingTellsEveryChangeOnce":      TestPagingTellsEveryChangeOnce,
 		"ChainOfAGroupIsProven":           TestThreat26ChainOfAGroupIsProven,

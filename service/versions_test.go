@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -488,4 +490,30 @@ func TestVersionsAreExported(t *testing.T) {
 	there.audits()
 	there.removes(2)
 	there.audits()
+}
+
+// Versions stay that a setting would take away which the owner takes back after the sweep looked for them.
+func TestThinningTakenBackMeanwhile(t *testing.T) {
+	t.Parallel()
+	g := runTrash(t)
+	g.alice.saves("f", "1")
+	g.alice.saves("f", "2")
+	g.owner.keeps("1")
+	g.wait(1.1)
+	var once sync.Once
+	tick := func() {
+		stack := make([]byte, 8<<10)
+		if bytes.Contains(stack[:runtime.Stack(stack, false)], []byte("groups.Thinnings(")) { // it read the settings
+			once.Do(func() { g.owner.keeps("all") })
+		}
+	}
+	g.tick.Store(&tick)
+	n, err := g.svc.RemoveExpired(t.Context())
+	g.tick.Store(nil)
+	if err != nil || n != 0 {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	g.lives("f", "12")
+	once.Do(func() { t.Error("the sweep looked at no setting") })
+	g.audits()
 }

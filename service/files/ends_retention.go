@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,38 +36,64 @@ type Expired struct {
 // Expired lists the files that [Files.RemoveExpired] would remove, in one group or, when
 // group is empty, in all: by group, oldest first, at most limit; -1 means all.
 func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Expired, err error) {
+	if limit < 0 {
+		limit = math.MaxInt
+	}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		now := f.ledger.Now()
-		list, err = store.List(ctx, tx, "list expired files", func(e *Expired) []any {
+		list, err = expired(ctx, tx, group, now, limit, func(e *Expired) []any {
 			return []any{&e.Group, &e.Ref, &e.Name, &e.TxID, &e.Age}
-		},
-			"SELECT group_id, ref, filename, tx_id, ? - time_ns"+fromExpired,
-			append([]any{now.UnixNano()}, expiredArgs(group, now, limit)...)...)
+		}, "SELECT group_id, ref, filename, tx_id, ? - time_ns", now.UnixNano())
 		return err
 	})
 	return list, err
 }
 
-// selectExpired reads what shredding needs. fromExpired goes from the groups to their files (CROSS JOIN
-// keeps SQLite to that). Files of other backends than ours never expire (wire protocol 6.3).
+// fromExpired reads the files of a group from the oldest living one on; times ascend in the chain of a group. Files of
+// other backends than ours never expire (wire protocol 6.3). selectWindows finds the groups that have such files, and
+// up to which time: of each group with a window it reads one file. More days than 106,751 are before all time.
 const (
-	selectExpired = "SELECT " + targetColumns + ", group_id" + fromExpired
-	fromExpired   = ` FROM groups CROSS JOIN files
-	WHERE retention_days IS NOT NULL AND (groups.id = ? OR ? = '') AND group_id = groups.id AND deleted_ns IS NULL
-	AND backend = ?
-	AND time_ns <= ? AND (? - time_ns) / 86400000000000 >= retention_days ORDER BY groups.id, seq LIMIT ?`
+	mayExpire     = " FROM files WHERE deleted_ns IS NULL AND backend = '" + backendFastFS + "' AND group_id = "
+	fromExpired   = mayExpire + "? AND time_ns <= ? ORDER BY time_ns LIMIT ?"
+	selectWindows = `SELECT id, up_to FROM (SELECT id, ? - CASE WHEN retention_days < 106751 THEN retention_days
+		ELSE 106751 END * 86400000000000 AS up_to FROM groups WHERE retention_days IS NOT NULL) AS windows
+	WHERE (SELECT min(time_ns)` + mayExpire + "windows.id) <= up_to"
+	allWindows = selectWindows + " ORDER BY id LIMIT ?"
 )
 
-func expiredArgs(group string, now time.Time, limit int) []any {
-	if limit < 0 {
-		limit = math.MaxInt
-	}
-	return []any{group, group, backendFastFS, now.UnixNano(), now.UnixNano(), limit}
+// window is a group with expired files, and up to which time these are.
+type window struct {
+	group string
+	upTo  int64
 }
 
-func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, limit int) ([]target, error) {
-	return store.List(ctx, tx, "list expired files", func(t *target) []any { return append(t.fields(), &t.group) },
-		selectExpired, expiredArgs(group, now, limit)...)
+func windows(ctx context.Context, tx *store.Tx, group string, now time.Time, limit int) ([]window, error) {
+	var query store.Query = allWindows
+	args := []any{now.UnixNano(), limit}
+	if group != "" {
+		query, args[1] = selectWindows+" AND id = ?", group
+	}
+	return store.List(ctx, tx, "list groups with expired files",
+		func(w *window) []any { return []any{&w.group, &w.upTo} }, query, args...)
+}
+
+// expired lists the files that [Files.Expired] lists; columns begins the query, with its args.
+func expired[T any](ctx context.Context, tx *store.Tx, group string, now time.Time, limit int,
+	fields func(*T) []any, columns store.Query, args ...any) ([]T, error) {
+	list := []T{}
+	found, err := windows(ctx, tx, group, now, limit)
+	for _, w := range found {
+		if len(list) == limit {
+			break
+		}
+		of, err := store.List(ctx, tx, "list expired files", fields, columns+fromExpired,
+			append(slices.Clone(args), w.group, w.upTo, limit-len(list))...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, of...)
+	}
+	return list, err
 }
 
 // RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
@@ -81,13 +108,18 @@ func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 }
 
 func (f *Files) removeExpired(ctx context.Context) (removed int, err error) {
-	if any, err := f.anyExpired(ctx); err != nil || !any {
+	if found, err := f.lookForWork(ctx); err != nil || !found.any {
 		return 0, err
 	}
 	holder := uuid.NewString()
 	defer func() { err = f.endRetention(ctx, holder, removed, err) }()
-	for {
-		n, more, err := f.removeBatch(ctx, holder)
+	err = f.asHolder(ctx, holder, func(tx *store.Tx) error { return groups.BeginSettings(ctx, tx, f.ledger) })
+	for err == nil {
+		found, err := f.lookForWork(ctx)
+		if err != nil || !found.any {
+			return removed, err
+		}
+		n, more, err := f.removeBatch(ctx, holder, found)
 		removed += n
 		if err != nil || n == 0 && !more {
 			return removed, err
@@ -96,31 +128,12 @@ func (f *Files) removeExpired(ctx context.Context) (removed int, err error) {
 			return removed, err
 		}
 	}
+	return removed, err
 }
 
-// anyExpired looks for work without a writing transaction: most sweeps find none.
-func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if any, err = anyDue(ctx, tx, f.ledger.Now()); err != nil || any {
-			return err
-		}
-		work, err := groups.Thinnings(ctx, tx, f.ledger, f.config.DestructionDelay)
-		if any = len(work) > 0; err != nil || any {
-			return err
-		}
-		found, err := expired(ctx, tx, "", f.ledger.Now(), 1)
-		any = len(found) > 0
-		return err
-	})
-	return any, err
-}
-
-// removeBatch shreds one batch of files in one transaction: deletions that have waited,
-// files of groups that have ended, files whose trash time is over, expired files, then older versions. more reports
-// that there may be others, even when removed is 0.
-func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
-	var shredded []target
-	err = f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
+// asHolder runs f in a write of the process that has the lease.
+func (f *Files) asHolder(ctx context.Context, holder string, do func(*store.Tx) error) error {
+	return f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		fence, err := store.Lease(ctx, tx, retentionLease, holder, store.LongestLease)
 		if err != nil {
 			return err
@@ -128,10 +141,42 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 		if fence == 0 {
 			return ErrRetentionBusy
 		}
-		if err := groups.BeginSettings(ctx, tx, f.ledger); err != nil {
+		return do(tx)
+	})
+}
+
+// work is what a batch looks at. It is found in a read, since all writers wait for the batch.
+type work struct {
+	any       bool
+	windows   []window // some of them
+	thinnings []groups.Thinning
+}
+
+func (f *Files) lookForWork(ctx context.Context) (found work, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		now := f.ledger.Now()
+		due, err := anyDue(ctx, tx, now)
+		if err != nil {
 			return err
 		}
-		if shredded, more, err = f.deleteDue(ctx, tx, f.ledger.Now(), expiredBatch); err != nil {
+		if found.windows, err = windows(ctx, tx, "", now, expiredBatch); err != nil {
+			return err
+		}
+		found.thinnings, err = groups.Thinnings(ctx, tx, f.ledger, f.config.DestructionDelay)
+		found.any = due || len(found.windows)+len(found.thinnings) > 0
+		return err
+	})
+	return found, err
+}
+
+// removeBatch shreds one batch of files in one transaction: deletions that have waited,
+// files of groups that have ended, files whose trash time is over, expired files, then older versions. more reports
+// that there may be others, even when removed is 0.
+func (f *Files) removeBatch(ctx context.Context, holder string, found work) (removed int, more bool, err error) {
+	var shredded []target
+	err = f.asHolder(ctx, holder, func(tx *store.Tx) (err error) {
+		now := f.ledger.Now()
+		if shredded, more, err = f.deleteDue(ctx, tx, now, expiredBatch); err != nil {
 			return err
 		}
 		ended, err := f.shredEnded(ctx, tx, expiredBatch-len(shredded))
@@ -139,24 +184,21 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 			return err
 		}
 		shredded = append(shredded, ended...)
-		if ended, err = f.endTrash(ctx, tx, f.ledger.Now(), expiredBatch-len(shredded)); err != nil {
+		if ended, err = f.endTrash(ctx, tx, now, expiredBatch-len(shredded)); err != nil {
 			return err
 		}
 		shredded = append(shredded, ended...)
-		old, err := expired(ctx, tx, "", f.ledger.Now(), expiredBatch-len(shredded))
-		if err != nil {
-			return err
-		}
-		for _, e := range old {
-			if err := f.shredByPolicy(ctx, tx, &e, wire.ReasonRetentionPolicy); err != nil {
+		for _, w := range found.windows {
+			old, err := f.shredExpired(ctx, tx, w.group, now, expiredBatch-len(shredded))
+			if err != nil {
 				return err
 			}
-			shredded = append(shredded, e)
+			shredded = append(shredded, old...)
 		}
 		if len(shredded) == expiredBatch {
 			return nil
 		}
-		thinned, moreThin, err := f.thin(ctx, tx, expiredBatch-len(shredded))
+		thinned, moreThin, err := f.thin(ctx, tx, found.thinnings, expiredBatch-len(shredded))
 		shredded, more = append(shredded, thinned...), more || moreThin
 		return err
 	})
@@ -165,6 +207,22 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 	}
 	f.removeBlobs(ctx, shredded...)
 	return len(shredded), more, nil
+}
+
+// shredExpired shreds at most limit files of a group that are expired now, and returns them.
+func (f *Files) shredExpired(ctx context.Context, tx *store.Tx, group string, now time.Time,
+	limit int) ([]target, error) {
+	if limit == 0 {
+		return nil, nil
+	}
+	old, err := expired(ctx, tx, group, now, limit, func(t *target) []any { return append(t.fields(), &t.group) },
+		"SELECT "+targetColumns+", group_id")
+	for i := range old {
+		if err := f.shredByPolicy(ctx, tx, &old[i], wire.ReasonRetentionPolicy); err != nil {
+			return nil, err
+		}
+	}
+	return old, err
 }
 
 // endRetention gives the lease back and scrubs the database.

@@ -29,15 +29,17 @@ func surplus(ctx context.Context, tx *store.Tx, look *groups.Look, name string, 
 // thin destroys the keys of at most limit versions that their groups keep no longer. It
 // looks at the names of files that changed since it looked before, and only at some of
 // them. It returns what it shredded, and whether there may be more.
-func (f *Files) thin(ctx context.Context, tx *store.Tx, limit int) (shredded []target, more bool, err error) {
-	work, err := groups.Thinnings(ctx, tx, f.ledger, f.config.DestructionDelay)
-	if err != nil {
-		return nil, false, err
-	}
+func (f *Files) thin(ctx context.Context, tx *store.Tx, work []groups.Thinning,
+	limit int) (shredded []target, more bool, err error) {
 	looks := thinLook
 	for _, th := range work {
 		if looks <= 0 || len(shredded) >= limit {
 			return shredded, true, nil
+		}
+		if holds, err := th.Holds(ctx, tx); err != nil {
+			return nil, false, err
+		} else if !holds {
+			continue
 		}
 		changes, err := th.Changes(ctx, tx, looks)
 		if err != nil {

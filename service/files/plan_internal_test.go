@@ -10,15 +10,24 @@ import (
 	"github.com/svcfs/svcfs/service/store/plantest"
 )
 
-// The sweep looks at files of groups with a retention window only, and in order: it
-// sorts nothing.
-func TestExpiredFilesAreFoundByGroup(t *testing.T) {
-	got := plantest.Steps(t, "files", selectExpired, "", "", backendFastFS, 9, 9, 100)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_group (group_id=?)") {
-		t.Errorf("%q", got)
+// The sweep looks at groups with a retention window only, at one living file of each, and in order at those that
+// expired: it sorts nothing.
+func TestExpiredFilesAreFoundByAge(t *testing.T) {
+	for query, want := range map[store.Query]string{allWindows: "(group_id=?)",
+		"SELECT ref" + fromExpired: "(group_id=? AND time_ns<?)"} {
+		args := []any{9, 100, 100}[:strings.Count(string(query), "?")]
+		got := plantest.Steps(t, "files", query, args...)
+		if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING ") ||
+			!strings.HasSuffix(got[0], "INDEX files_by_age "+want) {
+			t.Errorf("%q", got)
+		}
+		if sorts := plantest.Steps(t, "ORDER", query, args...); len(sorts) > 0 {
+			t.Errorf("%q", sorts)
+		}
 	}
-	if sorts := plantest.Steps(t, "ORDER", selectExpired, "", "", backendFastFS, 9, 9, 100); len(sorts) > 0 {
-		t.Errorf("%q", sorts)
+	if got := plantest.Steps(t, "groups", allWindows, 9, 100); len(got) != 1 ||
+		!strings.HasPrefix(got[0], "SCAN groups USING INDEX groups_with_window") {
+		t.Errorf("%q", got)
 	}
 }
 

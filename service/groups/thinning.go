@@ -20,10 +20,11 @@ import (
 // bringing files back from the trash.
 type Thinning struct {
 	Group string
-	stay  int64 // newest versions of a name that stay
-	upTo  int64 // files whose newest record is up to this sequence have waited long enough
-	seen  int64 // the names of files with a newest record up to this sequence were looked at,
-	file  int64 // and of those with the next one up to this upload: one record may change many
+	keep  string // the setting
+	stay  int64  // newest versions of a name that stay
+	upTo  int64  // files whose newest record is up to this sequence have waited long enough
+	seen  int64  // the names of files with a newest record up to this sequence were looked at,
+	file  int64  // and of those with the next one up to this upload: one record may change many
 }
 
 // thinningAt returns the thinning by a setting at a time.
@@ -56,7 +57,7 @@ func Thinnings(ctx context.Context, tx *store.Tx, l *ledger.Ledger, delay time.D
 			}
 			byKeep[k] = th
 		}
-		th.Group, th.seen, th.file = r.ID, r.seen, r.file
+		th.Group, th.keep, th.seen, th.file = r.ID, r.Versions, r.seen, r.file
 		if !k.KeepsAll() && r.next > 0 && r.next <= th.upTo {
 			list = append(list, th)
 		}
@@ -69,6 +70,16 @@ func Thinnings(ctx context.Context, tx *store.Tx, l *ledger.Ledger, delay time.D
 const selectThinned = `SELECT id, versions, thinned_seq, thinned_file, COALESCE((SELECT min(changed_seq) FROM files
 	WHERE group_id = groups.id AND changed_seq > thinned_seq), 0)
 	FROM groups WHERE versions <> 'all' ORDER BY id`
+
+// Holds reports whether the group has the setting yet, and its files were not looked at since.
+func (th Thinning) Holds(ctx context.Context, tx *store.Tx) (holds bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM groups WHERE id = ? AND versions = ? AND thinned_seq = ?
+		AND thinned_file = ?)`, th.Group, th.keep, th.seen, th.file).Scan(&holds)
+	if err != nil {
+		return false, fmt.Errorf("look for a setting of versions: %w", err)
+	}
+	return holds, nil
+}
 
 // Change is a file that changed, with its name; "" when it is gone or has none.
 type Change struct {

@@ -108,6 +108,7 @@ CREATE TABLE groups (
 	ended_ns             BIGINT
 );
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
+CREATE INDEX groups_with_window ON groups (id) WHERE retention_days IS NOT NULL;
 CREATE INDEX groups_ended ON groups (id) WHERE ended_ns IS NOT NULL;
 
 CREATE TABLE group_invites (
@@ -161,6 +162,7 @@ CREATE TABLE files (
 );
 CREATE UNIQUE INDEX files_by_blob ON files (blob_id) WHERE substr(blob_id, 1, 4) <> 'row:';
 CREATE INDEX files_by_group ON files (group_id, seq);
+CREATE INDEX files_by_age ON files (group_id, time_ns) WHERE deleted_ns IS NULL AND backend = 'FastFS';
 CREATE INDEX files_by_change ON files (group_id, changed_seq, seq);
 CREATE INDEX files_by_name ON files (group_id, substr(filename, 1, 200), seq, versioned) WHERE deleted_ns IS NULL;
 CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), changed_seq)

@@ -113,6 +113,7 @@ CREATE TABLE groups (
 	ended_ns             INTEGER                            -- when it ended; the row stays, because no group gets its id
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
+CREATE INDEX groups_with_window ON groups (id) WHERE retention_days IS NOT NULL;
 CREATE INDEX groups_ended ON groups (id) WHERE ended_ns IS NOT NULL;
 
 -- Memberships that somebody with an account may take, once.
@@ -168,6 +169,7 @@ CREATE TABLE files (
 ) STRICT;
 CREATE UNIQUE INDEX files_by_blob ON files (blob_id) WHERE substr(blob_id, 1, 4) <> 'row:';
 CREATE INDEX files_by_group ON files (group_id, seq);
+CREATE INDEX files_by_age ON files (group_id, time_ns) WHERE deleted_ns IS NULL AND backend = 'FastFS';
 CREATE INDEX files_by_change ON files (group_id, changed_seq, seq);
 -- Names are cut: an entry of an index of PostgreSQL has at most 2,704 bytes, a name up to 4,096. The
 -- index serves the thinning of versions too.
