@@ -142,9 +142,9 @@ func hintsOfCodes() map[string]string {
 			"enable {name}.",
 		wire.CodeGroupDeleted: "Nobody can bring it back, and its name is never used again. See the groups of this " +
 			"account with: svcfs ls",
-		wire.CodeInvite: "If svcfs whoami shows {account}, it was used here, and nothing is left to do. Else ask the " +
-			"operator for another, or, if this one made {account} and the answer was lost, for a new key: svcd " +
-			"account rotate-key NAME.",
+		wire.CodeInvite: "If svcfs whoami --account {account} --url {service} shows its balance, it was used here, " +
+			"and the key is stored. Else ask the operator for another, or, if this one made {account} and the " +
+			"answer was lost, for a new key: svcd account rotate-key NAME.",
 		wire.CodeHead: "Nothing was changed, because somebody else saved it meanwhile: look at it, also with svcfs " +
 			"conflicts {group}, and run the command again.",
 		wire.CodeNotOffered: "See whether and until when it is offered with: svcfs group pending {group}",

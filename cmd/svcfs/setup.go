@@ -340,7 +340,8 @@ func (q *setupSteps) takeInvite(text string) error {
 const roomForSetup = 64 << 10
 
 // redeem makes the account of the invite, if there is one. The key is given once: a disk or a file that cannot keep it
-// or the settings at path is found before the invite is used.
+// or the settings at path is found before the invite is used. Both are kept at once, the key in the file: the keyring
+// may ask the user for a minute.
 func (q *setupSteps) redeem(ctx context.Context, path string) error {
 	if q.invite == nil {
 		return nil
@@ -365,7 +366,10 @@ func (q *setupSteps) redeem(ctx context.Context, path string) error {
 		err = nil
 	}
 	q.s.config.APIKey = key
-	return err
+	if err != nil || file.Set(q.address, q.s.account, key) != nil { // storeKey tells why
+		return err
+	}
+	return q.writeConfig(path)
 }
 
 // canKeep reports why a file at path could not be written.

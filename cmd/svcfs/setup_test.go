@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/apikey"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
@@ -135,6 +137,57 @@ func TestSetupSaysWhoseInviteItIs(t *testing.T) {
 	}
 	_ = p.slave.Close()
 	<-p.done
+}
+
+// fakeKeyring is a keyring that has its keys in a file.
+type fakeKeyring struct {
+	apikey.Store
+	asked func() error // before a key is changed
+}
+
+func newKeyring(t *testing.T, asked func() error) fakeKeyring {
+	return fakeKeyring{apikey.KeyFile(filepath.Join(t.TempDir(), "keyring")), asked}
+}
+
+func (fakeKeyring) Name() string { return "system keyring" }
+
+func (k fakeKeyring) Set(address string, account sdk.AccountID, key sdk.Secret) error {
+	return cmp.Or(k.asked(), k.Store.Set(address, account, key))
+}
+
+func (k fakeKeyring) Remove(address string, account sdk.AccountID) error {
+	return cmp.Or(k.asked(), k.Store.Remove(address, account))
+}
+
+// While the keyring asks the user, the key that an invite gave and the settings are kept: a process that ends then
+// loses nothing.
+func TestSetupKeepsTheKeyBeforeItAsksTheKeyring(t *testing.T) {
+	s := testkit.Start(t, testkit.Ours)
+	balance, err := wire.ParseTokens("3")
+	ok(t, err)
+	_, invite, err := s.Service.Invite(t.Context(), "bob", balance, s.URL)
+	ok(t, err)
+	home := t.TempDir()
+	a := testApp(t, map[string]string{"HOME": home}, "")
+	t.Setenv("PATH", "/nowhere") // no systemctl
+	whoami := func() error {
+		later := testApp(t, map[string]string{"HOME": home}, "")
+		c, _, err := later.client(t.Context())
+		if err == nil {
+			_, err = c.AuthStatus(t.Context())
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	}
+	meanwhile := errors.New("the keyring is not asked")
+	a.keyring = newKeyring(t, func() error {
+		meanwhile = whoami()
+		return nil
+	})
+	ok(t, a.setup(t.Context(), invite.Text(), false, false))
+	if meanwhile != nil {
+		t.Error(meanwhile)
+	}
 }
 
 // What is typed is shown and can be taken back; of an invite all is taken back at once.
