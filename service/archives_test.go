@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -64,47 +66,146 @@ func masterKeyOnly(t *testing.T, from string) string {
 	return dir
 }
 
-// busyBlobs calls meanwhile before a blob is opened.
+// busyBlobs calls meanwhile before a blob is opened, or once it is: as in a bucket, who reads a blob that is gone then
+// is told so.
 type busyBlobs struct {
 	blob.Store
-	meanwhile func()
+	meanwhile func(id string)
+	late      bool
 }
 
 func (b busyBlobs) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error) {
-	b.meanwhile()
-	return b.Store.Open(ctx, id)
+	if !b.late {
+		b.meanwhile(id)
+	}
+	r, size, err := b.Store.Open(ctx, id)
+	if !b.late || err != nil {
+		return r, size, err
+	}
+	b.meanwhile(id)
+	return vanishing{r, func() error {
+		again, _, err := b.Store.Open(ctx, id)
+		if err == nil {
+			err = again.Close()
+		}
+		return err
+	}}, size, nil
 }
 
-// A file that is replaced whenever the export comes to it is in the archive all the same:
-// in the end writers wait for the export.
-func TestExportEndsWhileFilesAreReplaced(t *testing.T) {
-	t.Parallel()
-	r := runAtOnce(t)
-	alice := r.owner()
-	content := bytes.Repeat([]byte("replaced "), 10_000) // too large for the database
-	head := alice.upload("g", "f", content).CID
-	var replacing sync.WaitGroup
-	defer replacing.Wait()
-	replace := func() {
-		done := make(chan struct{})
-		replacing.Wait()
-		replacing.Go(func() {
-			defer close(done)
-			before := head
-			head = alice.upload("g", "f", content).CID
-			must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": before})
-		})
-		select {
-		case <-done:
-		case <-time.After(time.Second): // it waits for the export
+type vanishing struct {
+	io.ReadSeekCloser
+	there func() error
+}
+
+func (v vanishing) Read(p []byte) (int, error) {
+	if err := v.there(); err != nil {
+		return 0, err
+	}
+	return v.ReadSeekCloser.Read(p)
+}
+
+// exportsWhile imports a full archive that was made while something happens whenever the export comes to a blob for
+// which a query finds a row, and returns what the archive lacks.
+func (r *running) exportsWhile(t *testing.T, late bool, happens map[string]func()) (there *running, lacks []string) {
+	t.Helper()
+	db := r.openDatabase()
+	meanwhile := func(id string) {
+		for query, f := range happens {
+			var found bool
+			ok(t, db.QueryRow("SELECT EXISTS ("+query+" AND blob_id = '"+id+"')").Scan(&found))
+			if found {
+				f()
+			}
 		}
 	}
 	var stream bytes.Buffer
-	_, err := r.svc.ExportFrom(t.Context(), &stream, func(b blob.Store) blob.Store { return busyBlobs{b, replace} })
+	sum, err := r.svc.ExportFrom(t.Context(), &stream, func(b blob.Store) blob.Store {
+		return busyBlobs{b, meanwhile, late}
+	})
 	ok(t, err)
-	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
-	ok(t, errOf(target.svc.Import(t.Context(), &stream)))
-	target.clean(1)
+	return r.imports(t, service.Config{Database: newDatabase(t)}, stream.Bytes()), sum.Damage
+}
+
+// An export ends, and nobody waits for it, though a file is replaced and the bytes of an upload are sent anew whenever
+// it comes to them. All other files are whole. The file has no content in the archive, the upload has no bytes.
+func TestExportEndsWhileBlobsVanish(t *testing.T) {
+	t.Parallel()
+	for what, late := range map[string]bool{"before they are opened": false, "while they are read": true} {
+		t.Run(what, func(t *testing.T) {
+			r := runAtOnce(t)
+			alice := r.owner()
+			content := bytes.Repeat([]byte("replaced "), 10_000) // too large for the database
+			steady := alice.upload("g", "steady", content)
+			head, before := alice.upload("g", "f", content).CID, ""
+			up := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "up"})
+			sealed, err := base64.StdEncoding.DecodeString(seal(t, up.Key, content))
+			ok(t, err)
+			put := func(u *user) {
+				if status, body := u.put(up, bytes.NewReader(sealed)); status != http.StatusNoContent {
+					t.Errorf("put: %d %s", status, body)
+				}
+			}
+			put(alice)
+			replaced, discarded := 0, 0
+			there, lacks := r.exportsWhile(t, late, map[string]func(){
+				"SELECT 1 FROM files WHERE filename = 'f' AND deleted_ns IS NULL": func() {
+					before, head = head, alice.upload("g", "f", content).CID
+					must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": before})
+					replaced++
+				},
+				"SELECT 1 FROM uploads WHERE result IS NULL": func() {
+					put(alice)
+					discarded++
+				},
+			})
+			if replaced != 3 || discarded != 3 || len(lacks) != 1 || !strings.Contains(lacks[0], "deleted meanwhile") {
+				t.Errorf("%d replaced, %d discarded, it lacks %q", replaced, discarded, lacks)
+			}
+			var bad []string
+			ok(t, errOf(there.svc.Verify(t.Context(), true, func(ref string, _ error) { bad = append(bad, ref) })))
+			if !slices.Equal(bad, []string{before}) {
+				t.Errorf("verify names %q, want %s", bad, before)
+			}
+			ok(t, errOf(there.svc.Audit(t.Context())))
+			reader := alice.signsInAt(there)
+			reader.reads(steady.CID, string(content))
+			finish := object{"upload_id": up.UploadID, "file_hash": hash(content)}
+			reader.refusal(wire.OpFinalizeUpload, finish, http.StatusBadRequest, "PUT to upload_url")
+			put(reader)
+			reader.reads(must[wire.FinalizeUploadResult](reader, wire.OpFinalizeUpload, finish).CID, string(content))
+		})
+	}
+}
+
+// A part that is written anew whenever the export comes to it is in the archive as it became.
+func TestExportFollowsPartsThatAreWrittenAnew(t *testing.T) {
+	t.Parallel()
+	for what, late := range map[string]bool{"before they are opened": false, "while they are read": true} {
+		t.Run(what, func(t *testing.T) {
+			r := runAtOnce(t)
+			alice := r.owner()
+			var files []large
+			loose := func() {
+				s := alice.beginsLarge("g", fmt.Sprint("f", len(files)), "", contentOf("a", 6))
+				s.puts("0-5")
+				s.puts("2,4") // of the first part, two blocks are of no use
+				files = append(files, s.finishes())
+			}
+			loose()
+			there, lacks := r.exportsWhile(t, late, map[string]func(){
+				"SELECT 1 FROM parts WHERE loose IS NOT NULL": func() {
+					r.sweeps()
+					loose()
+				},
+			})
+			if len(files) != 4 || len(lacks) > 0 { // one more in each round
+				t.Errorf("%d files, it lacks %q", len(files), lacks)
+			}
+			there.clean(3)
+			there.keepsParts("0-1,3,5", "0-1,3,5", "0-1,3,5", "2,4", "2,4", "2,4")
+			alice.signsInAt(there).readsLarge(files[:3]...)
+		})
+	}
 }
 
 // TestSweepBesideAnotherService runs services over one store: a new one and an import of the old one. The old one loses

@@ -72,7 +72,8 @@ func TestOnPostgres(t *testing.T) {
 		"NothingOfTheContentIsLeft":            TestThreat34NothingOfTheContentIsLeft,
 		// Archives.
 		"ExportUnderLoad":                       TestExportUnderLoad,
-		"ExportEndsWhileFilesAreReplaced":       TestExportEndsWhileFilesAreReplaced,
+		"ExportEndsWhileBlobsVanish":            TestExportEndsWhileBlobsVanish,
+		"ExportFollowsPartsThatAreWrittenAnew":  TestExportFollowsPartsThatAreWrittenAnew,
 		"ImportRefusesEverythingButAWholeChain": TestImportRefusesEverythingButAWholeChain,
 		"DamageIsNamedAndTheRestSurvives":       TestDamageIsNamedAndTheRestSurvives,
 		"ALostIncrementCostsNoOlderFile":        TestALostIncrementCostsNoOlderFile,

@@ -128,6 +128,8 @@ type blobRow struct {
 	size   int64
 	sum    [sha256.Size]byte // SHA-256; of a part the root of its leaves
 	sealed int64             // of a part: bytes of a full sealed block; 0 = no part
+	part   string            // id of the part
+	open   bool              // its upload is not recorded
 }
 
 // newHasher returns the hash that proves a blob: SHA-256, or for a part the root of the leaves of sealed
@@ -158,16 +160,17 @@ func rootOf(leaves []byte) format.Hash {
 // way, without those of legacy references whose bytes are elsewhere, and without contents in
 // the database, which are rows.
 func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) {
-	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_size, blob_sum, 0 FROM files WHERE deleted_ns IS NULL
-		AND blob_id <> ref AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
-		UNION ALL SELECT blob_id, blob_size, blob_sum, 0 FROM uploads WHERE blob_id IS NOT NULL
+	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_size, blob_sum, 0, '', 0 FROM files
+		WHERE deleted_ns IS NULL AND blob_id <> ref AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
+		UNION ALL SELECT blob_id, blob_size, blob_sum, 0, '', 1 FROM uploads WHERE blob_id IS NOT NULL
 		AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
-		UNION ALL SELECT blob_id, blob_size, leaves, block_size FROM parts ORDER BY 1`) {
+		UNION ALL SELECT blob_id, blob_size, leaves, block_size, id, CASE WHEN upload_id IS NULL THEN 0 ELSE 1 END
+		FROM parts ORDER BY 1`) {
 		var r blobRow
 		var proof []byte
 		var blockBytes int64
 		if err == nil {
-			err = rows.Scan(&r.id, &r.size, &proof, &blockBytes)
+			err = rows.Scan(&r.id, &r.size, &proof, &blockBytes, &r.part, &r.open)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list blobs: %w", err)
@@ -180,6 +183,23 @@ func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) 
 		list = append(list, r)
 	}
 	return list, nil
+}
+
+// partRow is a part with what proves its blob.
+type partRow struct {
+	blobRow
+	blocks string
+	leaves []byte
+}
+
+// partNow reads a part. The error is [sql.ErrNoRows] where there is none.
+func partNow(ctx context.Context, tx *store.Tx, id string) (p partRow, err error) {
+	p.part = id
+	var blockBytes int64
+	err = tx.QueryRowContext(ctx, "SELECT blob_id, blob_size, block_size, blocks, leaves FROM parts WHERE id = ?", id).
+		Scan(&p.id, &p.size, &blockBytes, &p.blocks, &p.leaves)
+	p.sum, p.sealed = rootOf(p.leaves), blockBytes+format.Overhead
+	return p, err
 }
 
 // ledgerRoot returns how many records there are, and the hash of the last one, "" for none.

@@ -28,8 +28,8 @@ const (
 	// pageBytes is how long a page is on average, maxPageBytes at most, unless one row is longer.
 	pageBytes    = 64 << 10
 	maxPageBytes = 1 << 20
-	// rounds bounds how often an export looks at the state anew because blobs were deleted meanwhile. In the
-	// last round writers wait.
+	// rounds bounds how often an export looks at the state anew because blobs were deleted meanwhile. The last
+	// state has them as they became.
 	rounds = 3
 )
 
@@ -42,7 +42,7 @@ func Export(ctx context.Context, w io.Writer, s Service, earlier io.Reader) (Sum
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	e := &exporter{Service: s, out: writer{w: bufio.NewWriterSize(w, 64<<10)}, held: make(map[[sha256.Size]byte]bool),
-		sent: make(map[string]bool), gone: make(map[string]bool),
+		sent: make(map[string]bool), gone: make(map[string]bool), anew: make(map[string]partRow),
 		head: Head{Format: formatName, Version: formatVersion, Program: s.Version, Contract: s.Contract,
 			MasterKey: s.MasterKey, CreatedNS: time.Now().UnixNano(), ID: hex.EncodeToString(id[:])}}
 	var err error
@@ -69,9 +69,10 @@ type exporter struct {
 	again *os.File                   // second copies
 	twice []section                  // that are in again, in order
 
-	living  []blobRow       // of the state
-	gone    map[string]bool // blobs that were not there
-	missing []string        // that of the state
+	living  []blobRow          // of the state
+	gone    map[string]bool    // blobs that were not there
+	anew    map[string]partRow // what parts became that were written anew meanwhile, by the blob they had
+	missing []string           // of the state
 }
 
 // begin writes the head, after a look at the earlier archive.
@@ -173,16 +174,20 @@ func (e *exporter) run(ctx context.Context) (sum Summary, err error) {
 	var x *index
 	for round := 1; ; round++ {
 		// Rows come first: an archive that is cut has them. Blobs come when the state is no longer held,
-		// and one that vanishes meanwhile, because its file is deleted, gives the state up.
-		read, last := e.Store.Read, round == rounds
-		if last {
-			read = e.Store.Load // what is new since the round before is little
-		}
-		err = read(ctx, func(tx *store.Tx) error {
-			if x, err = e.state(ctx, tx, round); err != nil || !last {
+		// and one that vanishes meanwhile, because its file is deleted, gives the state up. In the last round blobs
+		// come first, of which little is new since the round before: so the rows can say what vanished.
+		last := round == rounds
+		err = e.Store.Read(ctx, func(tx *store.Tx) error {
+			if e.living, err = livingBlobs(ctx, tx); err != nil {
 				return err
 			}
-			return e.blobs(ctx)
+			if last {
+				if err := e.blobs(ctx); err != nil && !errors.Is(err, errGone) {
+					return err
+				}
+			}
+			x, err = e.state(ctx, tx, round)
+			return err
 		})
 		if err == nil && !last {
 			err = e.blobs(ctx)
@@ -208,7 +213,7 @@ func (e *exporter) run(ctx context.Context) (sum Summary, err error) {
 	return sum, e.out.w.Flush()
 }
 
-// state writes the pages of one state that are new, and its index, and notes its blobs.
+// state writes the pages of one state that are new, and its index.
 func (e *exporter) state(ctx context.Context, tx *store.Tx, round int) (*index, error) {
 	x := newIndex(indexHead{Head: e.head, Round: round})
 	tables, err := e.tables(ctx, tx)
@@ -225,15 +230,15 @@ func (e *exporter) state(ctx context.Context, tx *store.Tx, round int) (*index, 
 			return nil, fmt.Errorf("table %s: %w", t.Name, err)
 		}
 	}
-	if e.living, err = livingBlobs(ctx, tx); err != nil {
-		return nil, err
-	}
 	e.missing = nil
 	for _, b := range e.living {
-		if e.gone[b.id] { // and its rows are still there
-			e.missing = append(e.missing, fmt.Sprintf("blob %s is missing: svcd verify names its file", b.id))
-		} else {
+		if now, ok := e.anew[b.id]; ok {
+			x.blobs[now.id] = now.size
+		} else if !e.gone[b.id] {
 			x.blobs[b.id] = b.size
+		} else if !b.open {
+			e.missing = append(e.missing, fmt.Sprintf("blob %s is missing: its file was deleted meanwhile, "+
+				"or svcd verify names it", b.id))
 		}
 	}
 	if x.Records, x.LedgerRoot, err = ledgerRoot(ctx, tx); err != nil {
@@ -258,16 +263,41 @@ func (e *exporter) blobs(ctx context.Context) (err error) {
 		if e.sent[b.id] || e.gone[b.id] {
 			continue
 		}
-		switch failed := e.blob(ctx, b); {
-		case failed == nil:
-			e.sent[b.id] = true
-		case errors.Is(failed, fs.ErrNotExist):
+		failed := e.blob(ctx, b)
+		if errors.Is(failed, fs.ErrNotExist) {
 			e.gone[b.id], err = true, errGone
-		default:
+			failed = e.follow(ctx, b)
+		}
+		if failed != nil {
 			return fmt.Errorf("blob %s: %w", b.id, failed)
 		}
 	}
 	return err
+}
+
+// follow writes the blob that a part has now, if it was written anew.
+func (e *exporter) follow(ctx context.Context, b blobRow) error {
+	for was := b.id; b.part != ""; {
+		var now partRow
+		err := e.Store.Look(ctx, func(tx *store.Tx) (err error) {
+			now, err = partNow(ctx, tx, b.part)
+			return err
+		})
+		if errors.Is(err, sql.ErrNoRows) || err == nil && now.id == b.id {
+			return nil // it is no more, or missing
+		}
+		if err != nil {
+			return err
+		}
+		b = now.blobRow
+		if err = e.blob(ctx, b); err == nil {
+			e.anew[was] = now
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (e *exporter) blob(ctx context.Context, b blobRow) error {
@@ -277,13 +307,44 @@ func (e *exporter) blob(ctx context.Context, b blobRow) error {
 	}
 	defer r.Close()
 	content := newHasher(b.sealed)
-	if err := e.out.section(kindBlob, blobName(b.id, b.sealed), size, io.TeeReader(r, content)); err != nil {
+	from := &vanishing{r: r, left: size}
+	if err := e.out.section(kindBlob, blobName(b.id, b.sealed), size, io.TeeReader(from, content)); err != nil {
 		return err
+	}
+	if from.gone != nil {
+		return from.gone
 	}
 	if [sha256.Size]byte(content.Sum(nil)) != b.sum {
 		return errors.New("it was changed since it was stored: svcd verify --read-data names its file")
 	}
+	e.sent[b.id] = true
 	return nil
+}
+
+// vanishing reads a blob. One that is gone before its end goes on with zeros: its section is whole, and no row has
+// their hash.
+type vanishing struct {
+	r    io.Reader
+	left int64
+	gone error
+}
+
+func (v *vanishing) Read(p []byte) (n int, err error) {
+	if v.gone == nil {
+		n, err = v.r.Read(p)
+		v.left -= int64(n)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return n, err
+		}
+		v.gone = err
+	}
+	if v.left == 0 {
+		return n, io.EOF
+	}
+	clear(p[n:])
+	zeros := min(int64(len(p)-n), v.left)
+	v.left -= zeros
+	return n + int(zeros), nil
 }
 
 // blobName names the section of a blob.
@@ -315,7 +376,7 @@ func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table, x *in
 	for row, err := range tx.Rows(ctx, t.SelectAll()) {
 		var line []byte
 		if err == nil {
-			line, err = encodeRow(row, t)
+			line, err = e.encodeRow(row, t)
 		}
 		if err != nil {
 			return err
@@ -354,8 +415,8 @@ func (e *exporter) page(table string, content []byte) error {
 }
 
 // encodeRow returns a row as a line of JSON: bytes in base64, truth as 0 and 1. nil is a row about the origin of this
-// service, not about its content.
-func encodeRow(rows store.Row, t store.Table) ([]byte, error) {
+// service, not about its content, or one that amend leaves out.
+func (e *exporter) encodeRow(rows store.Row, t store.Table) ([]byte, error) {
 	into := make([]any, len(t.Columns))
 	for i, c := range t.Columns {
 		switch c.Kind {
@@ -389,11 +450,28 @@ func encodeRow(rows store.Row, t store.Table) ([]byte, error) {
 			row[c.Name] = orNull(v.Valid, append([]byte{}, v.V...))
 		}
 	}
-	if t.Name == "meta" && (row["name"] == metaImported || row["name"] == MetaMark) {
+	if t.Name == "meta" && (row["name"] == metaImported || row["name"] == MetaMark) || !e.amend(t.Name, row) {
 		return nil, nil
 	}
 	line, err := json.Marshal(row)
 	return append(line, '\n'), err
+}
+
+// amend has a row say what became of its blob, and reports whether the row stays. An upload that is not recorded is
+// as if those bytes had not come.
+func (e *exporter) amend(table string, row map[string]any) (stays bool) {
+	id, _ := row["blob_id"].(string)
+	now, anew := e.anew[id]
+	switch {
+	case !e.gone[id]:
+	case anew:
+		row["blob_id"], row["blob_size"], row["blocks"], row["leaves"] = now.id, now.size, now.blocks, now.leaves
+	case table == "uploads":
+		row["blob_id"], row["blob_size"], row["blob_sum"] = nil, nil, nil
+	case table == "parts" && row["upload_id"] != nil:
+		return false
+	}
+	return true
 }
 
 func orNull(valid bool, v any) any {
