@@ -215,14 +215,17 @@ func (w *saving) appendOnce(ctx context.Context) (*sdk.Entry, error) {
 // uponWhat returns the version that an append is made on; nil = it is a conflict, also because a save from here that
 // got no answer may have the bytes already.
 func (w *saving) uponWhat() *sdk.Entry {
-	t := w.f.t
+	t, base := w.f.t, w.Base()
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	v := w.g.names[w.raw]
 	if v == nil || v.newest() == nil || isWaiting(v.newest()) || targetOf(v.newest()) != "" {
 		return nil
 	}
-	for _, e := range v.entries {
+	for _, e := range slices.Backward(v.entries) {
+		if e.Ref == base { // what is older was here when the append began
+			break
+		}
 		if e.Uploader == t.remote.Account() && slices.Contains(v.unsure, e.Hash) {
 			return nil
 		}

@@ -271,6 +271,40 @@ func TestW11AppendWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
+// W11.5: nor is one to a large file, whose hash nobody knows: it is a conflict if a save from here, since the version
+// that it was made from, may have it.
+func TestW11LargeAppendWhoseAnswerWasLost(t *testing.T) {
+	for _, isRecorded := range []bool{true, false} {
+		w, _, want := largeWorld(10*block + 100)
+		w.Merges = true
+		m := mount(t, w, "bob", ours, still)
+		h := m.open("/g/film", OpenFlags{Read: true, Write: true, Append: true})
+		ok(t, put(t, h, []byte("one"), len(want)))
+		flush(t, h)
+		want = append(want, "one"...)
+		lost := map[bool]string{true: "uploaded", false: "upload"}[isRecorded]
+		w.Fail(lost, errAway)
+		ok(t, put(t, h, []byte("two"), len(want)))
+		if err := h.Flush(t.Context()); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		w.Fail(lost, nil)
+		ok(t, put(t, h, []byte("three"), len(want)+3))
+		w.Put("g", "alice", "film", append(recorded(w, "g", "film"), "theirs"...))
+		flush(t, h)
+		h.Release()
+		if isRecorded {
+			want = append(want, "twotheirs"...)
+		} else {
+			want = append(want, "theirstwothree"...)
+		}
+		if !bytes.Equal(recorded(w, "g", "film"), want) || len(m.names("/g")) == 1 == isRecorded {
+			t.Errorf("recorded %v: the group lists %q, and its file ends with %q", isRecorded, m.names("/g"),
+				recorded(w, "g", "film")[10*block+100:])
+		}
+	}
+}
+
 // W11.5: of a large file the blocks at the end are sent, upon the version of others.
 func TestW11AppendToALargeFile(t *testing.T) {
 	w, _, data := largeWorld(10*block + 100)

@@ -1197,6 +1197,31 @@ func TestW3BytesOfBeforeASaveWithoutAnswer(t *testing.T) {
 	}
 }
 
+// W3: a large file that is as before an append that may be recorded is saved again, though the mount does not know the
+// hash of that.
+func TestW3CutBackAfterAnAppendWithoutAnswer(t *testing.T) {
+	w, _, data := largeWorld(10 * block)
+	m := mount(t, w, "bob", ours, still)
+	h := m.open("/g/film", OpenFlags{Read: true, Write: true})
+	ok(t, put(t, h, []byte("first"), len(data)))
+	flush(t, h) // its record has no hash either
+	data = append(data, "first"...)
+	w.Fail("uploaded", errAway)
+	ok(t, put(t, h, []byte("second"), len(data)))
+	if err := h.Flush(t.Context()); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	w.Fail("uploaded", nil)
+	ok(t, h.f.Truncate(t.Context(), int64(len(data)), h))
+	ok(t, h.Flush(t.Context()))
+	h.Release()
+	m.wantCharges(1, 3)
+	conflict := outbox.ConflictName("film", "bob", time.Unix(1_700_000_000, 0), 0)
+	if !bytes.Equal(recorded(w, "g", conflict), data) {
+		t.Error("what was cut back is not recorded")
+	}
+}
+
 // W11: the same for a large file that was written anew.
 func TestW11LargeSaveUponOneWhoseAnswerWasLost(t *testing.T) {
 	w, _, data := largeWorld(10 * block)

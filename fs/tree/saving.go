@@ -159,7 +159,8 @@ func (w *saving) newest() *sdk.Entry {
 		return nil
 	}
 	newest := v.newest()
-	if newest == nil || slices.ContainsFunc(v.unsure, func(h sdk.Digest) bool { return h != newest.Hash }) {
+	mayBeOther := func(h sdk.Digest) bool { return h != newest.Hash || h == sdk.Digest{} }
+	if newest == nil || slices.ContainsFunc(v.unsure, mayBeOther) {
 		return nil
 	}
 	return newest
@@ -238,7 +239,8 @@ func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref, e
 		if base = v.newestRef(); base == "" {
 			return w.raw, base, nil
 		}
-		if e := v.newest(); e.Uploader == t.remote.Account() && slices.Contains(v.unsure, e.Hash) {
+		e := v.newest()
+		if e.Uploader == t.remote.Account() && e.Hash != (sdk.Digest{}) && slices.Contains(v.unsure, e.Hash) {
 			return w.raw, base, nil
 		}
 	}

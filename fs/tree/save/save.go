@@ -70,7 +70,7 @@ type Names interface {
 	// Aside returns the name for a save that others overtook, and the version that it replaces there. n counts from 0.
 	// An error is that of the save.
 	Aside(ctx context.Context, n int) (name string, base sdk.Ref, err error)
-	// NoAnswer remembers content that may be recorded.
+	// NoAnswer remembers content that may be recorded. Its hash is zero where nobody knows it.
 	NoAnswer(hash sdk.Digest)
 }
 
@@ -234,7 +234,7 @@ func (s *Saver) record(ctx context.Context, w Save, compares bool,
 
 // note remembers content whose save has no answer.
 func (w Save) note(hash sdk.Digest, err error) {
-	if err != nil && !isRefusal(err) && hash != (sdk.Digest{}) {
+	if err != nil && !isRefusal(err) {
 		w.NoAnswer(hash)
 	}
 }
