@@ -1182,16 +1182,30 @@ func TestW3BytesOfBeforeASaveWithoutAnswer(t *testing.T) {
 		if _, n := w.Charged(); n != sent {
 			t.Errorf("large %v: after a refusal %d uploads of the bytes of before", large, n-sent)
 		}
-		w.Fail("uploaded", errAway)
-		if err := saves(other); err == nil {
-			t.Fatal("the answer was not lost")
+		for _, lost := range []error{
+			errAway,
+			&sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt},
+			&sdk.Error{Kind: sdk.ErrConflict, Code: wire.CodeReceipt},
+			// of another attempt for an answer that was lost
+			&sdk.Error{Kind: sdk.ErrRateLimited, Code: wire.CodeRateLimited},
+			&sdk.Error{Kind: sdk.ErrUnauthenticated, Code: wire.CodeInvalidKey},
+			&sdk.Error{Kind: sdk.ErrNotFound, Code: wire.CodeAccountUnknown},
+		} {
+			w.Fail("uploaded", lost)
+			if err := saves(other); err == nil {
+				t.Fatal("the answer was not lost")
+			}
+			w.Fail("uploaded", nil)
+			ok(t, saves(before))
+			name := strings.TrimPrefix(path, "/g/")
+			if !bytes.Equal(recorded(w, "g", name), before) {
+				t.Errorf("large %v: after %v the other bytes are recorded", large, lost)
+			}
 		}
-		w.Fail("uploaded", nil)
-		ok(t, saves(before))
 		h.Release()
 		m.refresh()
 		wantRead(t, m.open(path, OpenFlags{Read: true}), before, 0, len(before))
-		if text := string(m.errors.Show()); strings.Contains(text, "conflict") {
+		if text := string(m.errors.Show()); strings.Contains(text, "\tconflict\t") {
 			t.Errorf("errors holds %s", text)
 		}
 	}

@@ -239,10 +239,19 @@ func (w Save) note(hash sdk.Digest, err error) {
 	}
 }
 
-// isRefusal reports whether err is an answer by which nothing was recorded.
+// isRefusal reports whether err is an answer by which nothing was recorded. The service answers so only after it looked
+// for a record of the same upload: what it says of who asks, or how often, leaves an attempt before open.
 func isRefusal(err error) bool {
 	var e *sdk.Error
-	return errors.As(err, &e) && e.Code != "" && e.Kind != sdk.ErrUnavailable && e.Kind != sdk.ErrOther
+	if !errors.As(err, &e) || e.Code == "" || e.Code == wire.CodeReceipt {
+		return false
+	}
+	switch e.Kind {
+	case sdk.ErrNotAuthorized, sdk.ErrInsufficient, sdk.ErrConflict, sdk.ErrTooLarge, sdk.ErrStorageFull,
+		sdk.ErrUnsupported, sdk.ErrInvalid:
+		return true
+	}
+	return false
 }
 
 func hasCode(err error, code string) bool {
