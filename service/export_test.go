@@ -20,6 +20,9 @@ func (s *Service) Sweep(ctx context.Context) error {
 // SweepBlobs looks at all blobs once.
 func (s *Service) SweepBlobs(ctx context.Context) error { return s.files.SweepBlobs(ctx) }
 
+// CountFiles counts at once what [Service.Serve] counts for the metrics now and then.
+func (s *Service) CountFiles(ctx context.Context) { s.countFiles(ctx) }
+
 // ExportFrom is a full Export that reads the blobs through wrap.
 func (s *Service) ExportFrom(ctx context.Context, w io.Writer, wrap func(blob.Store) blob.Store) (archive.Summary,
 	error) {

@@ -52,23 +52,39 @@ func (s *Service) pingDatabase(ctx context.Context) error {
 	})
 }
 
-func (s *Service) state() (metrics.State, error) {
+// state reads what takes no time. What the database does not say is unknown.
+func (s *Service) state() metrics.State {
 	ctx, cancel := context.WithTimeout(context.Background(), stateWait)
 	defer cancel()
-	state := metrics.State{FreeBytes: space.Free(s.cfg.DataDir), Opens: s.log.Opens()}
-	err := s.store.Read(ctx, func(tx *store.Tx) (err error) {
-		if state.LedgerSeq, err = ledger.Size(ctx, tx); err != nil {
+	state := metrics.State{FreeBytes: space.Free(s.cfg.DataDir), Opens: s.log.Opens(), LedgerSeq: -1, OpenUploads: -1,
+		Accounts: -1, Stored: metrics.Stored{Files: -1, Bytes: -1}}
+	if counted := s.counted.Load(); counted != nil {
+		state.Stored = *counted
+	}
+	_ = s.store.Read(ctx, func(tx *store.Tx) error {
+		seq, err := ledger.Size(ctx, tx)
+		if err != nil {
 			return err
 		}
+		state.LedgerSeq = seq
 		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL) +
-			(SELECT count(*) FROM part_uploads),
-			(SELECT count(*) FROM accounts WHERE deleted_ns IS NULL),
-			(SELECT count(*) FROM files WHERE deleted_ns IS NULL),
-			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL) +
-			(SELECT coalesce(sum(blob_size), 0) FROM parts WHERE upload_id IS NULL)`).
-			Scan(&state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)
+			(SELECT count(*) FROM part_uploads), (SELECT count(*) FROM accounts WHERE deleted_ns IS NULL)`).
+			Scan(&state.OpenUploads, &state.Accounts)
 	})
-	return state, err
+	return state
+}
+
+// countFiles counts for [Service.state] what takes a look at every file. Where that fails, the last count stays.
+func (s *Service) countFiles(ctx context.Context) {
+	var n metrics.Stored
+	err := s.store.Look(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(blob_size), 0) +
+			(SELECT coalesce(sum(blob_size), 0) FROM parts WHERE upload_id IS NULL)
+			FROM files WHERE deleted_ns IS NULL`).Scan(&n.Files, &n.Bytes)
+	})
+	if err == nil {
+		s.counted.Store(&n)
+	}
 }
 
 // measuredBlobs counts the calls of a blob store, and notes when it is full.

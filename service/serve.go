@@ -18,6 +18,7 @@ import (
 
 const (
 	sweepInterval = time.Minute
+	countInterval = 5 * time.Minute
 	// sweepBlobsInterval is how often all blobs are looked at: a listing of a bucket costs a request per 1000 of them.
 	sweepBlobsInterval = time.Hour
 
@@ -56,6 +57,10 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	})
 	all.Go(func() error {
 		every(ctx, sweepBlobsInterval, s.sweepBlobs)
+		return nil
+	})
+	all.Go(func() error {
+		every(ctx, countInterval, s.countFiles)
 		return nil
 	})
 	all.Go(func() error {

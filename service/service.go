@@ -132,6 +132,7 @@ type Service struct {
 	watch     *watch.Watch
 	sequencer *sequencer.Sequencer
 	metrics   *metrics.Metrics
+	counted   atomic.Pointer[metrics.Stored] // nil = not yet
 	health    *health
 	space     *space.Keeper
 	handler   http.Handler

@@ -118,19 +118,21 @@ func (m *Metrics) Sweep(err error) {
 	m.lastSweep.SetToCurrentTime()
 }
 
-// State are figures that are read when they are asked for.
+// Stored is what is stored of living files.
+type Stored struct{ Files, Bytes int64 }
+
+// State are figures that are read when they are asked for. Those below 0 are unknown, and left out.
 type State struct {
 	LedgerSeq   int64
 	OpenUploads int64
 	Accounts    int64
-	Files       int64      // living
-	FileBytes   int64      // ciphertext of living files
-	FreeBytes   int64      // on the disk of the data directory; -1 = unknown
+	Stored      Stored     // as it was counted last
+	FreeBytes   int64      // on the disk of the data directory
 	Opens       wire.Opens // in the newest checkpoint of this process
 }
 
-// Watch adds the figures that read gives; when it fails they are left out.
-func (m *Metrics) Watch(read func() (State, error)) {
+// Watch adds the figures that read gives.
+func (m *Metrics) Watch(read func() State) {
 	c := &stateCollector{read: read}
 	add := func(name, help string, of func(State) int64) {
 		c.figures = append(c.figures, figure{prometheus.NewDesc("svcd_"+name, help, nil, nil), of})
@@ -138,8 +140,8 @@ func (m *Metrics) Watch(read func() (State, error)) {
 	add("ledger_seq", "Sequence of the newest ledger record.", func(s State) int64 { return s.LedgerSeq })
 	add("open_uploads", "Uploads begun and not finished.", func(s State) int64 { return s.OpenUploads })
 	add("accounts", "Accounts.", func(s State) int64 { return s.Accounts })
-	add("files", "Files that can be retrieved.", func(s State) int64 { return s.Files })
-	add("file_bytes", "Ciphertext of files that can be retrieved.", func(s State) int64 { return s.FileBytes })
+	add("files", "Files that can be retrieved.", func(s State) int64 { return s.Stored.Files })
+	add("file_bytes", "Ciphertext of files that can be retrieved.", func(s State) int64 { return s.Stored.Bytes })
 	add("data_free_bytes", "Free space on the disk of the data directory.", func(s State) int64 { return s.FreeBytes })
 	add("vault_keys", "Keys of files that the vault gave out.", func(s State) int64 { return s.Opens.Keys })
 	add("vault_keys_in_clear", "Keys of files that the vault gave out in the clear.",
@@ -150,13 +152,13 @@ func (m *Metrics) Watch(read func() (State, error)) {
 }
 
 type stateCollector struct {
-	read    func() (State, error)
+	read    func() State
 	figures []figure
 }
 
 type figure struct {
 	desc *prometheus.Desc
-	of   func(State) int64 // negative = unknown
+	of   func(State) int64
 }
 
 // Describe lists the figures.
@@ -168,10 +170,7 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect reads them.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
-	s, err := c.read()
-	if err != nil {
-		return
-	}
+	s := c.read()
 	for _, f := range c.figures {
 		if n := f.of(s); n >= 0 {
 			ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(n))
