@@ -21,7 +21,8 @@ const lockSize = "SELECT size, set_config('idle_in_transaction_session_timeout',
 	"WHERE fence <= ? FOR UPDATE"
 
 // placeNext gives the next places, and is the swap of the size: it changes nothing where another sequencer came first.
-const placeNext = `WITH next AS (DELETE FROM unplaced WHERE seq IN (SELECT seq FROM unplaced ORDER BY seq LIMIT ?)
+const placeNext = `WITH next AS (DELETE FROM unplaced WHERE seq IN (SELECT seq FROM unplaced WHERE seq > ? ORDER BY seq
+		LIMIT ?)
 		RETURNING seq),
 	given AS (INSERT INTO places (place, seq) SELECT CAST(? AS BIGINT) + row_number() OVER (ORDER BY seq), seq FROM next
 		RETURNING place)
@@ -29,15 +30,15 @@ const placeNext = `WITH next AS (DELETE FROM unplaced WHERE seq IN (SELECT seq F
 	RETURNING size`
 
 // Place gives the next places to at most [PlacedTogether] records that are committed and have none, and returns how
-// many. They go in the order of their sequences, which is that of their numbers in each chain. fence is that of the
-// lease of the sequencer: [ErrFenced] means that a later one has given places. It is for a database whose
-// records are sequenced.
-func Place(ctx context.Context, tx *store.Tx, fence int64) (n int64, err error) {
-	var size, after int64
+// many. It looks for them after a sequence, as [LookUnplaced] does. They go in the order of their sequences, which is
+// that of their numbers in each chain. fence is that of the lease of the sequencer: [ErrFenced] means that a later one
+// has given places. It is for a database whose records are sequenced.
+func Place(ctx context.Context, tx *store.Tx, fence, after int64) (n int64, err error) {
+	var size, now int64
 	var unused string
 	err = tx.QueryRowContext(ctx, lockSize, fence).Scan(&size, &unused)
 	if err == nil {
-		err = tx.QueryRowContext(ctx, placeNext, PlacedTogether, size, fence, size, fence).Scan(&after)
+		err = tx.QueryRowContext(ctx, placeNext, after, PlacedTogether, size, fence, size, fence).Scan(&now)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, ErrFenced
@@ -45,20 +46,25 @@ func Place(ctx context.Context, tx *store.Tx, fence int64) (n int64, err error) 
 	if err != nil {
 		return 0, fmt.Errorf("give places: %w", err)
 	}
-	return after - size, nil
+	return now - size, nil
 }
 
 // Unplaced is how far the places lag.
 type Unplaced struct {
 	Count          int64 // records without a place, at most one more than asked
 	Oldest, Newest int64 // their smallest and largest sequence; 0 = there are none
+	Placed         int64 // the largest sequence that has a place
 }
 
-// LookUnplaced returns how far the places lag, and counts up to limit records. It is one query.
-func LookUnplaced(ctx context.Context, tx *store.Tx, limit int64) (u Unplaced, err error) {
-	if err := tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM (SELECT 1 FROM unplaced LIMIT ?) AS few),
-		COALESCE((SELECT min(seq) FROM unplaced), 0), COALESCE((SELECT max(seq) FROM unplaced), 0)`, limit+1).
-		Scan(&u.Count, &u.Oldest, &u.Newest); err != nil {
+// LookUnplaced returns how far the places lag, and counts up to limit records. It looks after a sequence: while an old
+// state of the database is read, by an export or an audit, the server cannot remove what is placed since, and reads it
+// at each look. It is one query.
+func LookUnplaced(ctx context.Context, tx *store.Tx, after, limit int64) (u Unplaced, err error) {
+	if err := tx.QueryRowContext(ctx, `SELECT
+		(SELECT count(*) FROM (SELECT 1 FROM unplaced WHERE seq > ? ORDER BY seq LIMIT ?) AS few),
+		COALESCE((SELECT min(seq) FROM unplaced WHERE seq > ?), 0),
+		COALESCE((SELECT max(seq) FROM unplaced WHERE seq > ?), 0), COALESCE((SELECT max(seq) FROM places), 0)`,
+		after, limit+1, after, after).Scan(&u.Count, &u.Oldest, &u.Newest, &u.Placed); err != nil {
 		return u, fmt.Errorf("look for records without a place: %w", err)
 	}
 	return u, nil

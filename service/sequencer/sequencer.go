@@ -29,6 +29,10 @@ const (
 	mostUnplaced = 20_000
 	longest      = 5 * time.Second
 
+	// longestWrite is longer than a write may take from its sequence to its commit: half of it by the clock of its
+	// process, and as long as it is silent by that of the server.
+	longestWrite = time.Minute
+
 	// settlePause is between two looks for places that another process gives.
 	settlePause = 20 * time.Millisecond
 )
@@ -55,6 +59,9 @@ type Sequencer struct {
 	oldest int64     // the oldest record without a place at the last look, 0 = none
 	since  time.Time // since when it is that
 	many   bool      // more than mostUnplaced lack one
+	floor  int64     // no record up to this sequence lacks one, nor will
+	mark   int64     // the largest sequence that had one at the time marked
+	marked time.Time
 }
 
 // New returns the sequencer of a process over a store; Close ends it. holder is the name of the process.
@@ -167,12 +174,34 @@ func (q *Sequencer) Settle(ctx context.Context) error {
 	}
 }
 
+// look looks behind the floor, and now and then at all records, which raises the floor: every write with an earlier
+// sequence than one that had a place longestWrite ago is over.
 func (q *Sequencer) look(ctx context.Context) (u ledger.Unplaced, err error) {
+	q.mu.Lock()
+	after, mark, all := q.floor, q.mark, q.now().Sub(q.marked) >= longestWrite
+	if all {
+		after, q.marked = 0, q.now() // others need not do it, too
+	}
+	q.mu.Unlock()
 	err = q.store.Look(ctx, func(tx *store.Tx) error {
-		u, err = ledger.LookUnplaced(ctx, tx, mostUnplaced)
+		u, err = ledger.LookUnplaced(ctx, tx, after, mostUnplaced)
 		return err
 	})
-	return u, err
+	if err != nil {
+		return u, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if all {
+		if q.floor = mark; u.Oldest > 0 {
+			q.floor = min(mark, u.Oldest-1)
+		}
+		q.mark, q.marked = u.Placed, q.now()
+	}
+	if u.Placed < q.floor { // a server took over that lacks the newest records
+		q.floor, q.mark, q.marked = 0, 0, time.Time{}
+	}
+	return u, nil
 }
 
 func (q *Sequencer) run(ctx context.Context) {
@@ -262,9 +291,12 @@ func (q *Sequencer) lease(ctx context.Context, lasts time.Duration) error {
 
 // place gives places until no record lacks one.
 func (q *Sequencer) place(ctx context.Context) error {
+	q.mu.Lock()
+	after := q.floor
+	q.mu.Unlock()
 	for n := int64(ledger.PlacedTogether); n == ledger.PlacedTogether; {
 		err := q.store.Beside(ctx, func(tx *store.Tx) (err error) {
-			n, err = ledger.Place(ctx, tx, q.fence)
+			n, err = ledger.Place(ctx, tx, q.fence, after)
 			return err
 		})
 		if err != nil {

@@ -90,7 +90,7 @@ func (w *world) check(records int64) {
 		if n, err := ledger.Audit(w.t.Context(), tx); err != nil || n != records {
 			w.t.Errorf("audit: %d records, %v; want %d", n, err, records)
 		}
-		u, err := ledger.LookUnplaced(w.t.Context(), tx, 1)
+		u, err := ledger.LookUnplaced(w.t.Context(), tx, 0, 1)
 		if u.Count != 0 {
 			w.t.Errorf("without a place: %+v", u)
 		}
@@ -103,7 +103,7 @@ func (w *world) check(records int64) {
 
 func (w *world) give(s *store.Store, fence int64) (n int64, err error) {
 	err = s.Beside(w.t.Context(), func(tx *store.Tx) error {
-		n, err = ledger.Place(w.t.Context(), tx, fence)
+		n, err = ledger.Place(w.t.Context(), tx, fence, 0)
 		return err
 	})
 	return n, err
@@ -173,7 +173,7 @@ func TestOneKilledInsideTheSwap(t *testing.T) {
 	w.append(5)
 	db := w.database()
 	err := w.Beside(t.Context(), func(tx *store.Tx) error {
-		n, err := ledger.Place(t.Context(), tx, 1)
+		n, err := ledger.Place(t.Context(), tx, 1, 0)
 		if err != nil || n != 5 {
 			t.Error(n, err)
 		}
@@ -365,4 +365,54 @@ func TestLeaseByTheClockOfTheDatabase(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// What has its place for longer than a write takes is not looked at again, but for one look in that time: while an old
+// state of the database is read, a look reads all that was placed since. A record that waits keeps its look.
+func TestWhatIsPlacedIsNotLookedAtAgain(t *testing.T) {
+	w := newWorld(t)
+	now := time.Unix(1e9, 0)
+	q := newSequencer(w.Store, "one", slog.New(slog.DiscardHandler))
+	q.now = func() time.Time { return now }
+	looks := func(what string, after time.Duration, lack int64) {
+		t.Helper()
+		now = now.Add(after)
+		if u, err := q.look(t.Context()); err != nil || u.Count != lack {
+			t.Errorf("%s: %+v, %v, want %d without a place", what, u, err, lack)
+		}
+	}
+	db := w.database()
+	again := func(seq string) {
+		t.Helper()
+		for _, statement := range []string{"DELETE FROM places WHERE seq " + seq,
+			"INSERT INTO unplaced SELECT seq FROM ledger WHERE seq " + seq} {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.append(3)
+	looks("before their places", 0, 3)
+	if err := q.turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	looks("with their places", longestWrite, 0)
+	again("= 2")
+	looks("a record that came late", longestWrite-1, 1)
+	looks("a write that may come", 1, 1)
+	looks("it holds the floor", longestWrite-1, 1)
+	if err := q.turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	looks("once it has its place", 1, 0)
+	again("= 1")
+	looks("later than any write", longestWrite-1, 0)
+	looks("it is found all the same", 1, 1)
+	if err := q.turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	looks("later than any write again", longestWrite, 0)
+	again("> 0")
+	looks("in a database that lacks the newest places", 0, 0)
+	looks("once that is noticed", 0, 3)
 }
