@@ -119,14 +119,19 @@ func readHidden(ctx context.Context, terminal *os.File,
 	}
 }
 
-// storeKey stores the key, in the file when the keyring cannot take it.
+// storeKey stores the key, in the file when the keyring cannot take it, and in no other store: of two keys the older
+// one could be used.
 func (a *app) storeKey(s settings, address string, toFile bool) (apikey.Store, error) {
 	if !toFile {
 		err := a.keyring.Set(address, s.account, s.config.APIKey)
 		if err == nil {
+			if file, err := a.keyFile(); err == nil {
+				a.removeKey(file, s, address)
+			}
 			return a.keyring, nil
 		}
-		a.ui.notice("the key goes into a file, the %s cannot take it: %v", a.keyring.Name(), err)
+		a.ui.notice("the key goes into a file, the %s cannot take it: %v; an older key may be left in it",
+			a.keyring.Name(), err)
 	}
 	file, err := a.keyFile()
 	if err != nil {
@@ -135,7 +140,25 @@ func (a *app) storeKey(s settings, address string, toFile bool) (apikey.Store, e
 	if err := file.Set(address, s.account, s.config.APIKey); err != nil {
 		return nil, fmt.Errorf("store the key in %s: %w", file.Name(), err)
 	}
+	if toFile {
+		a.removeKey(a.keyring, s, address)
+	}
 	return file, nil
+}
+
+// removeKey removes the key from a store after another one took it.
+func (a *app) removeKey(from apikey.Store, s settings, address string) {
+	switch err := from.Remove(address, s.account); {
+	case err == nil:
+		a.ui.notice("the key of %s is gone from: %s", s.account, from.Name())
+	case !errors.Is(err, apikey.ErrNone) && !errors.Is(err, apikey.ErrNoBus):
+		a.keyMayBeLeft(from, err)
+	}
+}
+
+// keyMayBeLeft tells that a store could not be asked for a key.
+func (a *app) keyMayBeLeft(in apikey.Store, err error) {
+	a.ui.notice("the %s could not be asked: %v; a key may be left in it", in.Name(), err)
 }
 
 func (a *app) logoutCommand() *cobra.Command {

@@ -27,6 +27,9 @@ type Store interface {
 	Remove(address string, account sdk.AccountID) error
 }
 
+// ErrNoBus means that no way leads from this process to a keyring of the desktop.
+var ErrNoBus = errors.New("there is no session bus")
+
 // keyringLimit bounds a call of a keyring, which may ask the user to unlock it.
 const keyringLimit = 60 * time.Second
 
@@ -48,7 +51,7 @@ func (systemKeyring) Name() string { return "system keyring" }
 // one.
 func (k systemKeyring) reach(f func() error) error {
 	if k.getenv("DBUS_SESSION_BUS_ADDRESS") == "" && !isSocket(filepath.Join(k.getenv("XDG_RUNTIME_DIR"), "bus")) {
-		return errors.New("no session bus, so no keyring")
+		return ErrNoBus
 	}
 	done := make(chan error, 1)
 	go func() { done <- f() }()
