@@ -182,7 +182,9 @@ func (a *app) logout() error {
 		switch err := store.Remove(address, s.account); {
 		case err == nil:
 			gone = append(gone, store.Name())
-		case errors.Is(err, apikey.ErrNone), i == 0: // a keyring that is not there holds nothing
+		case errors.Is(err, apikey.ErrNone):
+		case i == 0:
+			a.keyMayBeLeft(store, err)
 		default:
 			return fmt.Errorf("remove the key from %s: %w", store.Name(), err)
 		}
