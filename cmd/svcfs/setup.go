@@ -94,6 +94,7 @@ type setupSteps struct {
 	old      map[string]string // the settings as they were
 	replace  bool              // their account by another one
 	replaced string            // what that was, in words; "" = nothing
+	unpinned []string          // names of settings about the log of another service, which end
 }
 
 func (a *app) setup(ctx context.Context, invite string, toFile, replace bool) error {
@@ -136,6 +137,10 @@ func (a *app) setup(ctx context.Context, invite string, toFile, replace bool) er
 	}
 	if steps.replaced != "" {
 		a.ui.notice("the settings had %s, whose key stays stored", steps.replaced)
+	}
+	if len(steps.unpinned) > 0 {
+		a.ui.notice("the settings have no longer what they had about the log of another service: %s",
+			strings.Join(steps.unpinned, ", "))
 	}
 	done := setUp{Account: steps.s.account, Address: steps.address, Store: store.Name(), Config: path,
 		Folder: steps.folder}
@@ -297,6 +302,9 @@ func (q *setupSteps) service(ctx context.Context, answer string) error {
 			s.config.URL = answer
 		}
 	}
+	if err := q.unpin(&s); err != nil {
+		return err
+	}
 	asking := s
 	asking.account = cmp.Or(s.account, anybody)
 	asking.config.StateDir = "" // an address that is no service yet is not remembered
@@ -325,7 +333,7 @@ func (q *setupSteps) takeInvite(text string) error {
 	s := q.s
 	s.account, s.config.ContractID, s.config.Network = sdk.AccountID(invite.Account), invite.Contract, ""
 	s.config.AuthURL, s.config.MCPURL, s.config.RPCURL, s.config.URL = "", "", "", invite.URL
-	if err := q.mayReplace(s); err != nil {
+	if err := cmp.Or(q.unpin(&s), q.mayReplace(s)); err != nil {
 		return err
 	}
 	c, err := q.a.newClient(s)
@@ -473,10 +481,15 @@ func (q *setupSteps) configText(path string) ([]byte, error) {
 	c := q.s.config
 	values := [][2]string{{envAccount, string(q.s.account)}, {envURL, c.URL}, {envAuthURL, c.AuthURL},
 		{envMCPURL, c.MCPURL}, {envRPCURL, c.RPCURL},
-		{envContract, c.ContractID}, {envNetwork, c.Network}, {envInsecure, ""}}
-	if c.InsecureHTTP {
-		values[len(values)-1][1] = "1"
+		{envContract, c.ContractID}, {envNetwork, c.Network}, {envLogKey, c.LogKey}, {envWitness, c.Witness}}
+	age, insecure := "", ""
+	if c.WitnessAge > 0 {
+		age = c.WitnessAge.String()
 	}
+	if c.InsecureHTTP {
+		insecure = "1"
+	}
+	values = append(values, [2]string{envWitnessAge, age}, [2]string{envInsecure, insecure})
 	old, err := ownfile.Read(path, ownfile.Settings, cli.MaxAnswers)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"),

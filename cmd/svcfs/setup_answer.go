@@ -121,11 +121,40 @@ func (a *app) givenConfig() string {
 	return "--config " + shellWord(a.flags.config) + " "
 }
 
+// services are the one that the settings had, and the one that they shall have; "" = none is named.
+func (q *setupSteps) services(s settings) (was, now string) {
+	was = cmp.Or(q.old[envURL], q.old[envAuthURL], q.old[envNetwork])
+	now = cmp.Or(s.config.URL, s.config.AuthURL, s.config.Network)
+	return strings.TrimRight(was, "/"), strings.TrimRight(now, "/")
+}
+
+// unpin takes out of s what the file of the settings says about the log of another service.
+func (q *setupSteps) unpin(s *settings) error {
+	q.unpinned = nil
+	if was, now := q.services(*s); was == "" || was == now {
+		return nil
+	}
+	sources, err := q.a.settingSources()
+	if err != nil {
+		return err
+	}
+	nearer := sources[:len(sources)-1] // the file is the last
+	s.config.LogKey, _ = nearer.Find(envLogKey)
+	s.config.Witness, _ = nearer.Find(envWitness)
+	s.config.WitnessAge, err = witnessAge(nearer)
+	for _, name := range []string{envLogKey, envWitness, envWitnessAge} {
+		if q.old[name] != "" {
+			q.unpinned = append(q.unpinned, name)
+		}
+	}
+	return err
+}
+
 // mayReplace refuses to put an account in the place of another one, of which the settings tell.
 func (q *setupSteps) mayReplace(s settings) error {
-	account, at := q.old[envAccount], cmp.Or(q.old[envURL], q.old[envAuthURL], q.old[envNetwork])
-	now := cmp.Or(s.config.URL, s.config.AuthURL, s.config.Network)
-	if account == "" || account == string(s.account) && strings.TrimRight(at, "/") == strings.TrimRight(now, "/") {
+	account := q.old[envAccount]
+	at, now := q.services(s)
+	if account == "" || account == string(s.account) && at == now {
 		return nil
 	}
 	was := fmt.Sprintf("%s at %s", escapeName(account), cmp.Or(escapeName(at), "an unknown service"))

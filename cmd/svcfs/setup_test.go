@@ -139,6 +139,46 @@ func TestSetupSaysWhoseInviteItIs(t *testing.T) {
 	<-p.done
 }
 
+// What is required of the log of a service stays in the settings, and does not come along to another service.
+func TestSetupKeepsWhatIsRequiredOfTheLog(t *testing.T) {
+	const key = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
+	const witness = "witness.example/1+a10c19f4+BAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+	const was, other = "http://127.0.0.1:1", "http://127.0.0.1:2"
+	pins := "SVC_LOG_KEY=" + key + "\nSVC_WITNESS=" + witness + "\nSVC_WITNESS_AGE=1h0m0s\n"
+	for _, tc := range []struct {
+		name, before, now string
+		flags             settingFlags
+		want              string
+		dropped           int
+	}{
+		{"given at the first time", "", was, settingFlags{logKey: key, witness: witness, witnessAge: "1h"}, pins, 0},
+		{"the same service", "SVC_URL=" + was + "/\n" + pins, was, settingFlags{}, pins, 0},
+		{"the first service", pins, was, settingFlags{}, pins, 0},
+		{"another service", "SVC_URL=" + was + "\n" + pins, other, settingFlags{}, "", 3},
+		{"another service with the same witness", "SVC_URL=" + was + "\n" + pins, other, settingFlags{witness: witness},
+			"SVC_WITNESS=" + witness + "\n", 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := testApp(t, map[string]string{}, "")
+			a.flags = tc.flags
+			a.flags.config = writeFile(t, "config", tc.before, 0o600)
+			old, err := a.settingsWithoutKey(a.flags.config)
+			ok(t, err)
+			s, err := a.closedSettings()
+			ok(t, err)
+			q := &setupSteps{a: a, s: s, old: old}
+			ok(t, q.takeInvite(wire.Invite{URL: tc.now, Contract: "svc.testnet", LogKey: "x",
+				Account: "bob.svc.testnet", Secret: "s"}.Text()))
+			text, err := q.configText(a.flags.config)
+			ok(t, err)
+			want := "SVC_ACCOUNT_ID=bob.svc.testnet\nSVC_URL=" + tc.now + "\nSVC_CONTRACT_ID=svc.testnet\n" + tc.want
+			if string(text) != want || len(q.unpinned) != tc.dropped {
+				t.Errorf("%s\nwant\n%s\n%q end", text, want, q.unpinned)
+			}
+		})
+	}
+}
+
 // fakeKeyring is a keyring that has its keys in a file.
 type fakeKeyring struct {
 	apikey.Store
