@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"io/fs"
 	"os"
 	"time"
 
@@ -34,15 +33,12 @@ func attributesMark(e *sdk.Entry) string {
 // execute it, and the target of a link. Extended attributes stay here: they tell where a
 // file came from.
 func attributesOf(local localFile, content io.ReadSeekCloser) (a sdk.Attributes) {
-	var info fs.FileInfo
-	var err error = fs.ErrNotExist
-	if local.link != "" {
-		info, err = os.Lstat(local.path)
-	} else if f, ok := content.(*os.File); ok {
-		info, err = f.Stat()
+	info := local.info
+	if f, ok := content.(*os.File); ok {
+		info, _ = f.Stat()
 	}
 	a.Target = local.link
-	if err != nil {
+	if info == nil {
 		return a
 	}
 	a.Executable = info.Mode().IsRegular() && info.Mode()&0o100 != 0

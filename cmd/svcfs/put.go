@@ -17,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"golang.org/x/sys/unix"
 )
 
 // sendingPatience is how long put waits for a service that it was sending to: as long as a tunnel. A
@@ -306,17 +307,39 @@ func (a *app) open(ctx context.Context, local localFile, twice bool, limit int64
 	if file == "-" {
 		return readerOnly{a.input(ctx)}, nil
 	}
-	f, err := os.Open(file)
+	f, err := local.openFile()
 	if err != nil {
-		return nil, refuse(exitNotFound, "check the path and its permissions", err)
+		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && info.Size() > limit {
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular() || local.info != nil && !os.SameFile(info, local.info):
+		err = refuse(exitNotFound, restless, fmt.Errorf("%s is another file than it was at first", file))
+	case info.Size() > limit:
 		err = tooLarge(file, limit)
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, err
+	}
+	return f, nil
+}
+
+// openFile opens a file without waiting for what may have taken its place. One in a folder is opened below that
+// folder, wherever links lead that somebody set meanwhile.
+func (l *localFile) openFile() (*os.File, error) {
+	const flags = os.O_RDONLY | unix.O_NONBLOCK
+	if l.in != nil {
+		f, err := l.in.OpenFile(l.below, flags, 0)
+		if err != nil {
+			return nil, unreadable(l.path, err)
+		}
+		return f, nil
+	}
+	f, err := os.OpenFile(l.path, flags, 0)
+	if err != nil {
+		return nil, refuse(exitNotFound, "check the path and its permissions", err)
 	}
 	return f, nil
 }

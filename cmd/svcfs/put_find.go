@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"golang.org/x/sys/unix"
 )
 
 // localFile is a file to put.
@@ -19,6 +21,10 @@ type localFile struct {
 	name string // in the group
 	size int64  // or sdk.SizeUnknown
 	link string // target of a symbolic link, else ""
+
+	in    *os.Root    // of a file in a folder: that folder, open until the command ends
+	below string      // the path there
+	info  fs.FileInfo // what was found there
 }
 
 // into names files as they are called in a folder of a group.
@@ -141,59 +147,113 @@ func ownName(arg string) (string, error) {
 	return name, nil
 }
 
-// findBelow lists the files in a folder, links not followed.
-func (a *app) findBelow(dir, name string, f putFlags) ([]localFile, error) {
-	var files []localFile
-	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return refuse(exitNotFound, "check the permissions", err)
-		}
-		if below, err := filepath.Rel(dir, at); err == nil && at != dir &&
-			f.excludes(filepath.ToSlash(below), d.IsDir()) {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() {
-			return nil
-		}
-		if d.Type()&^fs.ModeSymlink != 0 {
-			a.ui.notice("left out, because it is not a file: %s", at)
-			return nil
-		}
-		file, err := findIn(dir, at, d)
-		if err != nil {
-			return refuse(exitNotFound, "do not change the folder meanwhile", err)
-		}
-		if err := (sdk.Attributes{Target: file.link}).Check(); err != nil {
-			a.ui.notice("left out, %v: %s", err, at)
-			return nil
-		}
-		file.name = path.Join(name, file.name)
-		files = append(files, file)
-		return nil
-	})
-	if err == nil && len(files) == 0 {
-		a.ui.notice("there is no file in %s", dir)
-	}
-	return files, err
+// finding is a look through a folder that was named.
+type finding struct {
+	*app
+	flags putFlags
+	dir   string // as it was named
+	name  string // of it in the group
+	root  *os.Root
+	files []localFile
 }
 
-// findIn describes a file or link in dir. Its name is that below dir.
-func findIn(dir, at string, d fs.DirEntry) (file localFile, err error) {
-	info, err := d.Info()
-	if err != nil {
-		return file, err
+// findBelow lists the files in a folder. It follows no link, nor one that somebody sets meanwhile.
+func (a *app) findBelow(dir, name string, f putFlags) ([]localFile, error) {
+	s := &finding{app: a, flags: f, dir: dir, name: name}
+	list := s.folder
+	if info, err := os.Lstat(dir); err == nil && info.Mode().Type() == fs.ModeSymlink {
+		list = s.add
 	}
-	below, err := filepath.Rel(dir, at)
-	if err != nil {
-		return file, err
+	err := list(".", dir)
+	if err == nil && len(s.files) == 0 {
+		a.ui.notice("there is no file in %s", dir)
 	}
-	file = localFile{path: at, name: filepath.ToSlash(below), size: info.Size()}
-	if d.Type() == fs.ModeSymlink {
-		file.link, err = os.Readlink(at)
+	return s.files, err
+}
+
+// folder lists a folder, by its path below the one that was named. It can be looked up as self.
+func (s *finding) folder(below, self string) error {
+	folder, err := os.OpenFile(self, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return s.failed(below, err)
+	}
+	defer folder.Close()
+	opened := fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) // stays this folder, whatever takes its place
+	if below == "." {
+		if s.root, err = os.OpenRoot(opened); err != nil {
+			return s.failed(below, err)
+		}
+	}
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return s.failed(below, err)
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, d := range entries {
+		at := path.Join(below, d.Name())
+		if s.flags.excludes(at, d.IsDir()) {
+			continue
+		}
+		list := s.add
+		if d.IsDir() {
+			list = s.folder
+		}
+		if err := list(at, filepath.Join(opened, d.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a file or a link, as folder does what is in a folder.
+func (s *finding) add(below, self string) error {
+	info, err := os.Lstat(self)
+	if err != nil {
+		return s.failed(below, err)
+	}
+	file := localFile{path: filepath.Join(s.dir, below), name: path.Join(s.name, below), size: info.Size(),
+		in: s.root, below: below, info: info}
+	switch info.Mode().Type() {
+	case 0:
+	case fs.ModeSymlink:
+		if file.link, err = os.Readlink(self); err != nil {
+			return s.failed(below, err)
+		}
 		file.size = int64(len(file.link))
+	default:
+		s.ui.notice("left out, because it is not a file: %s", file.path)
+		return nil
 	}
-	return file, err
+	if err := (sdk.Attributes{Target: file.link}).Check(); err != nil {
+		s.ui.notice("left out, %v: %s", err, file.path)
+		return nil
+	}
+	s.files = append(s.files, file)
+	return nil
+}
+
+// restless is the next step where a folder is not as it was.
+const restless = "do not change the folder meanwhile"
+
+// failed refuses a folder of which a part cannot be read.
+func (s *finding) failed(below string, err error) error {
+	return unreadable(filepath.Join(s.dir, below), err)
+}
+
+// unreadable refuses what was found in a folder and cannot be read.
+func unreadable(at string, err error) error {
+	hint := restless
+	if errors.Is(err, fs.ErrPermission) {
+		hint = "check the permissions"
+	}
+	return refuse(exitNotFound, hint, onPath(at, err))
+}
+
+// onPath returns an error of the file system with the path that the user knows.
+func onPath(at string, err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return &fs.PathError{Op: "open", Path: at, Err: err}
 }
