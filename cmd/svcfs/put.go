@@ -47,7 +47,7 @@ receipt.
 A folder is uploaded with everything in it, under its own name: put team docs makes
 docs/a.txt. --exclude leaves out files and folders whose name, or whose path below FILE,
 matches; with a slash at its end, as in build/, folders alone.
-Devices in a folder are left out, with a notice. FILE - reads standard input
+Devices in a folder, and names that are not UTF-8, are left out, with a notice. FILE - reads standard input
 and needs --name. With --update a file is left out when its newest version in
 the group has the same content: a second run uploads only what is missing. Content is
 compared by its hash; of a large file that was changed in part, which may have none, by

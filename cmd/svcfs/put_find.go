@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
@@ -99,8 +100,8 @@ func (f putFlags) excludes(below string, isFolder bool) bool {
 // checkNewName refuses a name that a new file must not get.
 func checkNewName(name string) error {
 	if err := names.CheckNew(name); err != nil {
-		return usage("use a name such as notes/today.txt: no slash at its ends, no empty part, no . and .., no "+
-			"control characters", err.Error())
+		return usage("use a name such as notes/today.txt: in UTF-8, no slash at its ends, no empty part, no . and .., "+
+			"no control characters", err.Error())
 	}
 	return nil
 }
@@ -192,6 +193,11 @@ func (s *finding) folder(below, self string) error {
 	for _, d := range entries {
 		at := path.Join(below, d.Name())
 		if s.flags.excludes(at, d.IsDir()) {
+			continue
+		}
+		if !utf8.ValidString(d.Name()) {
+			s.ui.notice("left out, because its name is not UTF-8, and the ledger holds only text: %s",
+				filepath.Join(s.dir, at))
 			continue
 		}
 		list := s.add

@@ -95,8 +95,12 @@ func hasDigits(name string, mark byte, digits int) bool {
 const MaxPathBytes = 4096
 
 // CheckNew returns an error for a name that a new file must not get: because it is no path below a
-// folder, where a part between its slashes is empty, "." or "..", or because it holds a control character.
+// folder, where a part between its slashes is empty, "." or "..", because it is not UTF-8, which the ledger cannot
+// hold, or because it holds a control character.
 func CheckNew(name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%q is not UTF-8", name)
+	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." {
 			return fmt.Errorf("%q is no path in a group", name)

@@ -88,7 +88,8 @@ func TestFolderAsShownOrRecorded(t *testing.T) {
 
 // A group is a folder of its own.
 func TestCheckNewGroup(t *testing.T) {
-	for id, good := range map[string]bool{"team": true, "a b": true, "a\tb": false, "": false, ".": false, "..": false, "../x": false, "a/b": false, names.Control: false} {
+	for id, good := range map[string]bool{"team": true, "a b": true, "a\tb": false, "": false, ".": false, "..": false, "../x": false, "a/b": false, names.Control: false,
+		"a\xe9": false} {
 		if err := names.CheckNewGroup(id); (err == nil) != good {
 			t.Errorf("%q: %v", id, err)
 		}
@@ -100,6 +101,7 @@ func TestCheckNew(t *testing.T) {
 	for name, good := range map[string]bool{
 		"a": true, "notes/today.txt": true, "ä%b~": true, ".hidden": true, "...": true, "two\nlines": false, "a\x7fb": false, "a\u009bb": false,
 		"": false, "../x": false, "/abs/x": false, "a//b": false, "a/": false, ".": false, "a/../b": false, "a/./b": false,
+		"caf\xe9.txt": false, "caf\xe9/a": false, "\uFFFD": true,
 	} {
 		if err := names.CheckNew(name); (err == nil) != good {
 			t.Errorf("%q: %v", name, err)
