@@ -126,6 +126,7 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 		return nil, nil
 	}
 	if refused := f.t.readOnlyIn(g); refused != nil {
+		s.failed = refused
 		return nil, refused
 	}
 	f.noteDatabase(s)

@@ -829,6 +829,45 @@ func TestW14ReaderQueuesNothing(t *testing.T) {
 	waitFor(t, func() bool { return w.Begun("upload") == 1 })
 }
 
+// W14: what a reader cannot save is refused once: nothing tries it again by itself, and a new role lets it be saved.
+func TestW14SaveOfAReaderIsNotRepeated(t *testing.T) {
+	for away, want := range map[bool]int{true: 2, false: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := team()
+			m := mount(t, w, bob)
+			h := m.create("/team/begun")
+			m.write(h, "text", 0)
+			if away {
+				w.Fail("upload", errAway)
+				wantClass(t, h.Flush(t.Context()), ClassUnreachable)
+				w.Fail("upload", nil)
+			}
+			w.Role("team", bob, sdk.RoleReader)
+			ok(t, m.look.Groups.Refresh(t.Context(), 0))
+			if !away {
+				wantClass(t, h.Flush(t.Context()), ClassReadOnly)
+			}
+			h.Release()
+			for range 2 {
+				m.unrecorded.retry(m.life)
+				m.open("/team/begun", OpenFlags{Read: true}).Release()
+				synctest.Wait()
+			}
+			f := m.file("/team/begun")
+			s, failed, _ := f.unsaved()
+			if text := string(m.errors.Show()); strings.Count(text, "\n") != want || m.unrecorded.isAwaiting() ||
+				s.State != report.StagedFailed || failed.Class != ClassReadOnly || !f.isHeld() {
+				t.Errorf("after an attempt without an answer: %v; it is %s because of %v, and errors holds\n%s", away,
+					s.State, failed, text)
+			}
+			w.Role("team", bob, sdk.RoleWriter)
+			ok(t, m.look.Groups.Refresh(t.Context(), 0))
+			ok(t, f.commit(t.Context(), commitNow))
+			wantNewest(t, w, "begun", "text")
+		})
+	}
+}
+
 func TestERevokedThenGone(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))
