@@ -87,12 +87,18 @@ func (d *Dir) planMove(ctx context.Context, to *Dir, newName string) (m *folderM
 	return m, nil
 }
 
-// settleBeneath waits until nothing beneath d is being saved, and nothing that was saved waits to be recorded: a record
-// that is made under the old name of a folder would stay there.
+// settleBeneath waits until nothing beneath d, or on its way there, is being saved, and nothing that was saved waits to
+// be recorded: a record that is made under the old name of a folder would stay there.
 func (d *Dir) settleBeneath(ctx context.Context) error {
 	var saved []policy.Gate
 	d.t.mu.RLock()
-	for _, f := range d.files(nil) {
+	files := d.files(nil)
+	for f, to := range d.t.entering {
+		if to.isIn(d) {
+			files = append(files, f)
+		}
+	}
+	for _, f := range files {
 		if gate := f.naming.Load(); gate != nil {
 			saved = append(saved, *gate)
 		}

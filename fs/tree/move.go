@@ -135,6 +135,13 @@ func (t *Tree) enterNames(ctx context.Context, to *Dir, files ...*File) (leave f
 	for {
 		entered := 0
 		leave := func() {
+			if to != nil {
+				t.mu.Lock()
+				for _, f := range files[:entered] {
+					delete(t.entering, f)
+				}
+				t.mu.Unlock()
+			}
 			for _, f := range files[:entered] {
 				f.nameGate().Leave()
 			}
@@ -146,12 +153,17 @@ func (t *Tree) enterNames(ctx context.Context, to *Dir, files ...*File) (leave f
 			}
 			entered++
 		}
-		t.mu.RLock()
+		t.mu.Lock()
 		moving := t.movingAbove(to)
 		for _, f := range files {
 			moving = cmp.Or(moving, t.movingAbove(f.dir))
 		}
-		t.mu.RUnlock()
+		if moving == nil && to != nil {
+			for _, f := range files {
+				t.entering[f] = to
+			}
+		}
+		t.mu.Unlock()
 		if moving == nil {
 			return leave, nil
 		}

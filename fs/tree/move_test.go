@@ -226,16 +226,24 @@ func TestN5FolderIsRenamedDuringASave(t *testing.T) {
 			return m.dir(from).Rename(m.t.Context(), name, m.dir("/team/d"), "x", false)
 		}
 	}
+	linked := func(m *mounted) error {
+		return m.dir("/team/d").Link(m.t.Context(), m.file("/team/y.tmp"), "x")
+	}
+	before := func(r *racing) *func() { return &r.beforeUpload }
+	after := func(r *racing) *func() { return &r.afterUpload }
 	type steps []func(*mounted) error
 	for name, tc := range map[string]struct {
 		steps steps // the first one waits for the service while the second begins
 		at    func(*racing) *func()
 	}{
-		"a save is under way":       {steps{saved, renamed}, func(r *racing) *func() { return &r.beforeUpload }},
-		"its answer is on its way":  {steps{saved, renamed}, func(r *racing) *func() { return &r.afterUpload }},
+		"a save is under way":       {steps{saved, renamed}, before},
+		"its answer is on its way":  {steps{saved, renamed}, after},
 		"a save comes":              {steps{renamed, saved}, func(r *racing) *func() { return &r.afterRename }},
 		"a save by rename comes":    {steps{renamed, moved("/team/d", "x.tmp")}, func(r *racing) *func() { return &r.afterRename }},
 		"a file of elsewhere comes": {steps{renamed, moved("/team", "y.tmp")}, func(r *racing) *func() { return &r.afterRename }},
+		"it is under way":           {steps{moved("/team", "y.tmp"), renamed}, before},
+		"it is recorded":            {steps{moved("/team", "y.tmp"), renamed}, after},
+		"a link of it is under way": {steps{linked, renamed}, before},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

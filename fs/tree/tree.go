@@ -188,7 +188,8 @@ type Tree struct {
 	inDoubt       []recordedFolder // which may hold files of others since
 	// moving are the folders that are being renamed, see enterNames: who waits here has no other gate but one of
 	// unrecorded
-	moving map[*Dir]policy.Gate
+	moving   map[*Dir]policy.Gate
+	entering map[*File]*Dir // the folders that files with a held nameGate may go to
 
 	unrecorded unrecorded
 	opened     opened     // by which processes, lately
@@ -211,6 +212,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, log: cfg.Logger, started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
 		given: make(map[uint64]struct{}), moving: make(map[*Dir]policy.Gate),
+		entering: make(map[*File]*Dir),
 	}
 	t.unrecorded.t = t
 	t.unrecorded.delayed = later{t, cfg.EmptyDelay, policy.NewGate(delayedUploads)}
