@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/svcfs/svcfs/service/faultpoint"
@@ -17,19 +16,16 @@ func (s *Store) Sequenced() bool { return (&Tx{engine: s.engine}).Sequenced() }
 func (s *Store) Beside(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("beside", &err)()
 	return s.bounded(ctx, func(ctx context.Context) error {
-		tx, err := s.write.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		tx, err := s.engine.beginBeside(ctx, s.write, s.timeout)
 		if err != nil {
 			return mark(s.engine, fmt.Errorf("begin writing: %w", err))
 		}
-		defer func() { _ = tx.Rollback() }()
-		if err := f(&Tx{statements: direct{tx}, engine: s.engine, ctx: ctx}); err != nil {
+		defer tx.rollback()
+		if err := f(&Tx{statements: tx, engine: s.engine, ctx: ctx}); err != nil {
 			return mark(s.engine, err)
 		}
 		faultpoint.Hit("beside.before_commit")
-		if err := tx.Commit(); err != nil {
-			return mark(s.engine, fmt.Errorf("commit: %w", err))
-		}
-		return nil
+		return mark(s.engine, tx.commit(ctx))
 	})
 }
 

@@ -44,6 +44,59 @@ func TestThreat39MachineGoneWhileItWrites(t *testing.T) {
 	<-over
 }
 
+// The machine of the process that takes a lease loses power in that transaction. Another process gets the lease.
+func TestMachineGoneWhileItTakesALease(t *testing.T) {
+	direct := postgres.NewDatabase(t)
+	ours := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", direct) })
+	freeze, address := freezable(t, direct)
+	lost, err := store.Open(t.Context(), "", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.SetWriteTimeout(time.Second)
+	taking, over := make(chan struct{}), make(chan struct{})
+	take := func(s *store.Store, holder string, then func()) error {
+		return s.Beside(t.Context(), func(tx *store.Tx) error {
+			defer then()
+			fence, err := store.Lease(t.Context(), tx, "work", holder, time.Minute)
+			if fence != 1 {
+				t.Errorf("%s got fence %d", holder, fence)
+			}
+			return err
+		})
+	}
+	go func() {
+		defer close(over)
+		_ = take(lost, "lost", func() { freeze(); close(taking) })
+		_ = lost.Close()
+	}()
+	<-taking
+	if err := take(ours, "ours", func() {}); err != nil {
+		t.Errorf("the other process: %v", err)
+	}
+	<-over
+}
+
+// The server ends every writing transaction whose process is silent for too long.
+func TestSilentWritersAreEnded(t *testing.T) {
+	s := onPostgres(t)
+	look := func(tx *store.Tx) error {
+		var limit string
+		err := tx.QueryRowContext(t.Context(), "SELECT current_setting('idle_in_transaction_session_timeout')").
+			Scan(&limit)
+		if limit == "0" || limit == "" {
+			t.Errorf("the limit is %q", limit)
+		}
+		return err
+	}
+	for how, err := range map[string]error{"write": s.Write(t.Context(), store.Everything(), look),
+		"beside": s.Beside(t.Context(), look), "load": s.Load(t.Context(), look)} {
+		if err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+}
+
 // freezable is a proxy that can stop passing anything on.
 func freezable(t *testing.T, database string) (freeze func(), address string) {
 	t.Helper()

@@ -302,7 +302,7 @@ func (p *pending) run(t *Tx) {
 // ends the statements of f, but not the commit, whose answer would not be known.
 func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
 	return s.alone(ctx, func() error {
-		return s.transaction(context.WithoutCancel(ctx), Everything(), 0, func(tx *Tx, _ transaction) error {
+		return s.transaction(context.WithoutCancel(ctx), Everything(), loadPause, func(tx *Tx, _ transaction) error {
 			tx.ctx, tx.chains = ctx, Everything()
 			return f(tx)
 		})

@@ -61,8 +61,22 @@ func openPostgres(url string) (*Store, error) {
 // else with others, and then that of each chain: all transactions take them in one order, before they change
 // anything. A lock is a number, not a row: a write may name chains that there are not, and must not leave rows of
 // them.
-func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB, held Chains,
+func (e postgresEngine) beginWriting(ctx context.Context, db *sql.DB, held Chains,
 	idle time.Duration) (transaction, error) {
+	tx, err := e.beginBeside(ctx, db, idle)
+	if err != nil {
+		return nil, err
+	}
+	locks, alone := []int64{writersLock}, []bool{held.all}
+	for _, key := range held.keys() {
+		locks, alone = append(locks, key), append(alone, true)
+	}
+	return tx, tx.queue(ctx, "wait for other writers", `SELECT
+		CASE WHEN alone THEN pg_advisory_xact_lock(lock) ELSE pg_advisory_xact_lock_shared(lock) END
+		FROM unnest($1::bigint[], $2::boolean[]) AS wanted (lock, alone)`, []any{locks, alone})
+}
+
+func (postgresEngine) beginBeside(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error) {
 	p, err := newPipeline(ctx, db)
 	if err != nil {
 		return nil, err
@@ -70,16 +84,9 @@ func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB, held Chains,
 	// Whatever the server's default is: a writer that waited for its turn must see the writes
 	// before its own.
 	err = p.queue(ctx, "begin writing", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", nil)
-	locks, alone := []int64{writersLock}, []bool{held.all}
-	for _, key := range held.keys() {
-		locks, alone = append(locks, key), append(alone, true)
-	}
 	if err == nil {
-		err = p.queue(ctx, "wait for other writers", `SELECT
-			set_config('idle_in_transaction_session_timeout', $1, true),
-			CASE WHEN alone THEN pg_advisory_xact_lock(lock) ELSE pg_advisory_xact_lock_shared(lock) END
-			FROM unnest($2::bigint[], $3::boolean[]) AS wanted (lock, alone)`,
-			[]any{strconv.FormatInt(idle.Milliseconds(), 10), locks, alone})
+		err = p.queue(ctx, "begin writing", "SELECT set_config('idle_in_transaction_session_timeout', $1, true)",
+			[]any{strconv.FormatInt(idle.Milliseconds(), 10)})
 	}
 	return p, err
 }
@@ -220,21 +227,18 @@ func (postgresEngine) holdBack(ctx context.Context, db *sql.DB) (bool, error) {
 	return err == nil, err
 }
 
+// fillHeld fills it in one process at a time, while no other writes.
 func fillHeld(ctx context.Context, db *sql.DB) error {
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := postgresEngine{}.beginWriting(ctx, db, Everything(), writeTimeout)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }()
-	// One process at a time, while no other writes.
-	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", writersLock); err != nil {
+	defer tx.rollback()
+	if _, err := tx.exec(ctx, "INSERT INTO held_back (filler) SELECT '' FROM generate_series(1, $1) WHERE NOT "+
+		"EXISTS (SELECT 1 FROM held_back)", []any{heldRows}); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO held_back (filler) SELECT '' FROM generate_series(1, $1) WHERE NOT "+
-		"EXISTS (SELECT 1 FROM held_back)", heldRows); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return tx.commit(ctx)
 }
 
 func (postgresEngine) kind(err error) error {

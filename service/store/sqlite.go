@@ -147,6 +147,10 @@ func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB, _ Chains,
 	return &sqliteWrite{direct: direct{conn}, conn: conn}, nil
 }
 
+func (e sqliteEngine) beginBeside(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error) {
+	return e.beginWriting(ctx, db, Everything(), idle)
+}
+
 func (t *sqliteWrite) asksAhead() bool { return false }
 
 func (t *sqliteWrite) ask(context.Context, []queued) ([]Row, error) {

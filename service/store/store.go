@@ -14,8 +14,12 @@ import (
 	"github.com/svcfs/svcfs/service/space"
 )
 
-// writeTimeout bounds a commit where the database is a server.
-const writeTimeout = 30 * time.Second
+const (
+	// writeTimeout bounds a commit where the database is a server.
+	writeTimeout = 30 * time.Second
+	// loadPause bounds the time between two statements of [Store.Load], which reads pages from the disk meanwhile.
+	loadPause = 10 * time.Minute
+)
 
 var (
 	// ErrFull means that the disk has no room for the commit.
@@ -44,9 +48,10 @@ type engine interface {
 	rebind(query string) string
 	// beginWriting begins a writing transaction, which waits for others that hold one of the
 	// chains at its first statement. ctx must not end before it does. Where the database is a server, a process
-	// that is silent for longer than idle loses its turn: its machine may be gone. 0 = no
-	// limit.
+	// that is silent for longer than idle loses its turn: its machine may be gone.
 	beginWriting(ctx context.Context, db *sql.DB, held Chains, idle time.Duration) (transaction, error)
+	// beginBeside is beginWriting for a transaction that waits for no chain.
+	beginBeside(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error)
 	// clock is the time now in ns since the epoch, by the clock of the database, as a term of a statement.
 	clock() Query
 	// lost reports that a write came into the way of another whose chains it had not named.
