@@ -529,6 +529,9 @@ func (a *app) enableUnit(ctx context.Context, folder string) (string, error) {
 	if err := exec.CommandContext(ctx, "systemctl", "--user", "--quiet", "cat", "svcfs@.service").Run(); err != nil {
 		return "", errors.New("systemd does not run for this user, or knows no svcfs@.service")
 	}
+	if err := a.unitReadsSettings(ctx); err != nil {
+		return "", err
+	}
 	name, err := exec.CommandContext(ctx, "systemd-escape", "--template=svcfs@.service", "--", below).Output()
 	if err != nil {
 		return "", fmt.Errorf("systemd-escape: %w", err)
@@ -539,4 +542,27 @@ func (a *app) enableUnit(ctx context.Context, folder string) (string, error) {
 		return "", fmt.Errorf("systemctl --user enable --now %s: %w: %s", unit, err, firstLine(out))
 	}
 	return unit, nil
+}
+
+// unitReadsSettings reports why a unit of the user's systemd would read other settings than this process, or have
+// another home: systemd has an environment of its own.
+func (a *app) unitReadsSettings(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, "systemctl", "--user", "show-environment").Output()
+	if err != nil {
+		return fmt.Errorf("systemctl --user show-environment: %w", err)
+	}
+	unit := app{env: environment{lookup: func(name string) (value string, ok bool) {
+		for line := range strings.Lines(string(out)) {
+			if rest, found := strings.CutPrefix(line, name+"="); found {
+				value, ok = strings.TrimSuffix(rest, "\n"), true
+			}
+		}
+		return value, ok
+	}}}
+	if home := unit.env.get("HOME"); home != a.env.get("HOME") || unit.configPath() != a.configPath() {
+		return fmt.Errorf("svcfs@.service reads %s in the home %s, and the settings are in %s: run setup again with "+
+			"the HOME and XDG_CONFIG_HOME that 'systemctl --user show-environment' shows", unit.configPath(), home,
+			a.configPath())
+	}
+	return nil
 }
