@@ -244,8 +244,7 @@ func (q *setupSteps) ask(ctx context.Context) error {
 		text, before string
 		check        func(context.Context, string) error
 	}{
-		{"Service, its address or mainnet or testnet, or an invite", cmp.Or(q.s.config.URL, q.s.config.Network),
-			q.service},
+		{"Service, its address or mainnet or testnet, or an invite", q.s.named(), q.service},
 		{"Account", string(q.s.account), func(ctx context.Context, answer string) error {
 			if err := q.account(answer); err != nil {
 				return err
@@ -289,6 +288,12 @@ func (q *setupSteps) service(ctx context.Context, answer string) error {
 		return err
 	}
 	s := q.s
+	if s.config.URL != "" { // it wins
+		s.config.Network = ""
+	}
+	if answer == s.named() { // what goes with it stays
+		answer = ""
+	}
 	if answer == "" && s.urlVia == "" && s.config.Network == "" {
 		return usage("give its address, such as https://files.example.org, or mainnet or testnet of the hosted one",
 			"no service was given")

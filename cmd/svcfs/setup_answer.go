@@ -121,6 +121,9 @@ func (a *app) givenConfig() string {
 	return "--config " + shellWord(a.flags.config) + " "
 }
 
+// named is the service as the first question names it; "" = the settings name none, or each address.
+func (s settings) named() string { return cmp.Or(s.config.URL, s.config.Network) }
+
 // services are the one that the settings had, and the one that they shall have; "" = none is named.
 func (q *setupSteps) services(s settings) (was, now string) {
 	was = cmp.Or(q.old[envURL], q.old[envAuthURL], q.old[envNetwork])
