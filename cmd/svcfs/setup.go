@@ -542,9 +542,15 @@ func (a *app) enableUnit(ctx context.Context, folder string) (string, error) {
 		return "", fmt.Errorf("systemd-escape: %w", err)
 	}
 	unit := strings.TrimSpace(string(name))
-	if out, err := exec.CommandContext(ctx, "systemctl", "--user", "enable", "--now", "--",
-		unit).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("systemctl --user enable --now %s: %w: %s", unit, err, firstLine(out))
+	enable := func(ctx context.Context, verb string) error {
+		out, err := exec.CommandContext(ctx, "systemctl", "--user", verb, "--now", "--", unit).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("systemctl --user %s --now %s: %w: %s", verb, unit, err, firstLine(out))
+		}
+		return nil
+	}
+	if err := enable(ctx, "enable"); err != nil { // it is enabled also when it did not start
+		return "", errors.Join(err, enable(context.WithoutCancel(ctx), "disable"))
 	}
 	return unit, nil
 }
