@@ -205,6 +205,39 @@ func TestOwnRecordsAreToldAtOnce(t *testing.T) {
 	}
 }
 
+// A request reads so many records of others and no more: then it answers where it stopped, at once, and the next one
+// goes on from there.
+func TestAWatchStopsOnALongWay(t *testing.T) {
+	w := newWorld(t, "")
+	watch := w.watch(w.store)
+	watch.rows = 2
+	owner, stranger := w.account("owner"), w.account("stranger")
+	w.register(owner, "g")
+	err := w.store.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		for range maxScans * watch.rows {
+			if _, err := w.ledger.Append(t.Context(), tx, chain.Record{Kind: chain.KindRecord, Account: owner,
+				Group: "g"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.register(stranger, "his")
+	var after int64
+	for _, want := range []wire.WatchResult{{Seq: maxScans * watch.rows}, {Seq: headNow(t, watch),
+		Events: make([]wire.Event, 1)}} {
+		got, err := watch.Events(t.Context(), stranger, wire.WatchRequest{AfterSeq: &after,
+			TimeoutMS: wire.MaxWatchMillis}, stillThere)
+		if err != nil || got.Seq != want.Seq || got.Events == nil || len(got.Events) != len(want.Events) {
+			t.Errorf("after %d: %+v, %v, want %+v", after, got, err, want)
+		}
+		after = got.Seq
+	}
+}
+
 // An event wakes the accounts that it concerns, and no others: the members of its group,
 // and an account that became or stopped being a member.
 func TestAnEventWakesWhomItConcerns(t *testing.T) {

@@ -25,8 +25,10 @@ import (
 const (
 	// perAccount bounds the calls of one account that wait.
 	perAccount = 16
-	// scanRows is how many records one transaction reads.
+	// scanRows is how many records one transaction reads, and maxScans how many transactions one request has: it takes
+	// half a second.
 	scanRows = 20_000
+	maxScans = 50
 	// maxEvents bounds one answer.
 	maxEvents = 500
 	// settleWait bounds how long a request waits for the places of records from before it.
@@ -41,6 +43,7 @@ type Watch struct {
 	done   sync.WaitGroup
 
 	calls *throttle.Slots[string] // by account
+	rows  int64                   // scanRows
 
 	mu      sync.Mutex
 	closed  bool
@@ -55,6 +58,7 @@ type Watch struct {
 // New returns the watch over a store with its sequencer; Close ends it.
 func New(s *store.Store, q *sequencer.Sequencer) *Watch {
 	w := &Watch{store: s, places: q, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount),
+		rows:    scanRows,
 		waiters: newWaiters(), news: make(chan struct{}, 1), interval: pollInterval}
 	q.OnPlaced(w.notePlaced)
 	return w
@@ -72,7 +76,8 @@ func (w *Watch) Close() {
 }
 
 // Events returns the events that concern account after a place in the ledger, at once if there are
-// any, else as soon as there are, at the latest when the time of the request is over.
+// any, else as soon as there are, at the latest when the time of the request is over. After maxScans it returns where
+// it stopped, from where the caller goes on.
 // After a wait it calls still, and returns nothing when that fails.
 func (w *Watch) Events(ctx context.Context, account string, req wire.WatchRequest,
 	still func() error) (out wire.WatchResult, err error) {
@@ -97,7 +102,7 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 	out.Seq = *req.AfterSeq
 	for {
 		var me *waiter
-		if out.Events, out.Seq, me, err = w.read(ctx, account, out.Seq); err != nil || len(out.Events) > 0 ||
+		if out.Events, out.Seq, me, err = w.read(ctx, account, out.Seq); err != nil || me == nil ||
 			patience == 0 {
 			return out, err
 		}
@@ -130,20 +135,20 @@ func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
 	return head, err
 }
 
-// read returns the next events after a place, and the place up to which it read;
-// without events also a waiter. A place that the ledger has not reached, as after the
-// restore of an older backup, is set back.
+// read returns the next events after a place, and the place up to which it read; without events also a waiter, where it
+// came to the end of the ledger. A place that the ledger has not reached, as after the restore of an older backup, is
+// set back.
 func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64,
 	me *waiter, err error) {
 	after = max(after, 0)
-	for {
+	for scans := 1; ; scans++ {
 		var head int64
 		err := w.store.Read(ctx, func(tx *store.Tx) error {
 			if head, err = ledger.Size(ctx, tx); err != nil {
 				return err
 			}
 			upTo = min(after, head)
-			upTo += min(scanRows, head-upTo)
+			upTo += min(w.rows, head-upTo)
 			if events, err = eventsOf(ctx, tx, account, after, upTo); err != nil || len(events) > 0 || upTo < head {
 				return err
 			}
@@ -156,7 +161,7 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 		if len(events) == maxEvents {
 			upTo = events[maxEvents-1].Seq
 		}
-		if len(events) > 0 || upTo >= head {
+		if len(events) > 0 || upTo >= head || scans == maxScans {
 			return events, upTo, me, nil
 		}
 		after = upTo
