@@ -31,6 +31,9 @@ const MostAtOnce = mostAtOnce
 // SetWriteTimeout shortens how long a write may take.
 func (s *Store) SetWriteTimeout(d time.Duration) { s.timeout = d }
 
+// SeeTimeline has the process of a store know a server of PostgreSQL on a timeline.
+func (s *Store) SeeTimeline(n uint64) { s.engine.(postgresEngine).seen.newest.Store(n) }
+
 // LetLogGrow keeps SQLite from moving its write-ahead log into the database.
 func (s *Store) LetLogGrow(ctx context.Context) error {
 	_, err := s.write.ExecContext(ctx, "PRAGMA wal_autocheckpoint = 0")

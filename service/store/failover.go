@@ -15,15 +15,20 @@ import (
 // timelineNow is the timeline on which a server writes, as eight hexadecimal digits: each promotion begins the next.
 const timelineNow = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 
-// onlyNewest has a process whose address says which of several servers is meant (target_session_attrs) refuse one
-// on an older timeline than it has written to before: a primary that was given up for another one and came back. It
-// lacks what was saved since.
-func onlyNewest(config *pgx.ConnConfig) {
+// timelineOf is the name by which a connection keeps its timeline.
+const timelineOf = "timeline"
+
+// timelines has a process whose address says which of several servers is meant (target_session_attrs) refuse one
+// on an older timeline than it has written to before: a primary that was given up for another one and came back, or was
+// never gone for the connections of the pool. It lacks what was saved since.
+type timelines struct{ newest atomic.Uint64 }
+
+// refuseOld checks the timeline of each new connection.
+func (t *timelines) refuseOld(config *pgx.ConnConfig) {
 	choose := config.ValidateConnect
 	if choose == nil {
 		return
 	}
-	var newest atomic.Uint64
 	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 		if err := choose(ctx, c); err != nil {
 			return err
@@ -40,21 +45,25 @@ func onlyNewest(config *pgx.ConnConfig) {
 		if err != nil {
 			return fmt.Errorf("read timeline: %w", err)
 		}
+		c.CustomData()[timelineOf] = timeline
 		for {
-			known := newest.Load()
+			known := t.newest.Load()
 			if timeline < known {
 				return fmt.Errorf("the server was given up: it is on timeline %d, and %d is in use", timeline, known)
 			}
-			if newest.CompareAndSwap(known, timeline) {
+			if t.newest.CompareAndSwap(known, timeline) {
 				return nil
 			}
 		}
 	}
 }
 
-// leaveReadOnly drops a connection of the pool whose server takes no more writes. The server says so with its next
-// answer.
-func leaveReadOnly(_ context.Context, c *pgx.Conn) error {
+// leaveOld drops a connection of the pool whose server is on an older timeline than another one by now, or takes no
+// more writes. The server says the latter with its next answer.
+func (t *timelines) leaveOld(_ context.Context, c *pgx.Conn) error {
+	if timeline, ok := c.PgConn().CustomData()[timelineOf].(uint64); ok && timeline < t.newest.Load() {
+		return driver.ErrBadConn
+	}
 	for _, name := range []string{"default_transaction_read_only", "in_hot_standby"} {
 		if c.PgConn().ParameterStatus(name) == "on" {
 			return driver.ErrBadConn

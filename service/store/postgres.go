@@ -30,7 +30,7 @@ const (
 	writersLock = 0x7376_6364 // "svcd"
 )
 
-type postgresEngine struct{}
+type postgresEngine struct{ seen *timelines }
 
 func openPostgres(url string) (*Store, error) {
 	if file := os.Getenv("PGPASSFILE"); file != "" {
@@ -48,12 +48,13 @@ func openPostgres(url string) (*Store, error) {
 		config.ConnectTimeout = connectTimeout
 	}
 	config.DialFunc = (&net.Dialer{Control: giveUpSilent}).DialContext
-	onlyNewest(config)
-	db := stdlib.OpenDB(*config, stdlib.OptionResetSession(leaveReadOnly))
+	seen := &timelines{}
+	seen.refuseOld(config)
+	db := stdlib.OpenDB(*config, stdlib.OptionResetSession(seen.leaveOld))
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return &Store{engine: postgresEngine{}, read: db, write: db, timeout: writeTimeout, shares: true,
+	return &Store{engine: postgresEngine{seen}, read: db, write: db, timeout: writeTimeout, shares: true,
 		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}}, nil
 }
 

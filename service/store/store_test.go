@@ -486,3 +486,18 @@ func TestUploadsAreCountedOnceForAStatement(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A connection of the pool to a primary that was given up meanwhile is used no more, and nor is a new one.
+func TestPrimaryThatWasGivenUp(t *testing.T) {
+	address := postgres.NewDatabase(t) + "&target_session_attrs=read-write"
+	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", address) })
+	get(t, s, "a")
+	s.SeeTimeline(1 << 20)
+	err := s.Look(t.Context(), func(tx *store.Tx) error {
+		var one int
+		return tx.QueryRowContext(t.Context(), "SELECT 1").Scan(&one)
+	})
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "was given up") {
+		t.Errorf("%v", err)
+	}
+}
