@@ -31,6 +31,7 @@ type List struct {
 	reportedDry bool          // that the budget allows no look
 	following   *asking       // a look at what was announced
 	announced   sdk.Seq       // the newest record that an event told of, and that following is not for; 0 = none
+	repeats     policy.Pacing // of looks at what was announced, while they fail
 
 	checking *asking       // whether the account is still a member
 	memberAt time.Time     // the service last said so

@@ -187,6 +187,10 @@ func (l *Look) Tick(ctx context.Context) {
 		if !unsent && !l.Reached() || lost || now.Sub(l.polledAt) >= WatchedInterval {
 			l.polledAt = now
 			l.noteLooked(l.refresh(ctx)...)
+		} else if l.Reached() {
+			for _, s := range l.listsWith(func(s *List) bool { return s.announced > 0 && s.repeats.IsDue(now) }) {
+				s.beginAnnounced()
+			}
 		}
 		return
 	}

@@ -87,12 +87,13 @@ func (s *List) follow(e sdk.Event) {
 	s.beginAnnounced()
 }
 
-// beginAnnounced begins a look at what was announced. What is announced while that goes on is looked at after it.
+// beginAnnounced begins a look at what was announced. What is announced while that goes on is looked at after it. After
+// a look that failed Tick begins another one.
 func (s *List) beginAnnounced() {
 	s.l.begin(&s.following, s.lookAtAnnounced, func(err error) {
 		s.l.noteAway(err)
 		s.l.mu.RLock()
-		more := s.announced > 0
+		more := err == nil && s.announced > 0
 		s.l.mu.RUnlock()
 		if more {
 			s.beginAnnounced()
@@ -114,5 +115,11 @@ func (s *List) lookAtAnnounced(ctx context.Context) error {
 	if isSeen {
 		return nil
 	}
-	return s.Refresh(ctx, 0)
+	err = s.Refresh(ctx, 0)
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.repeats.Note(s.l.cfg.Now(), err == nil, s.l.cfg.Interval, LongestPause); err != nil {
+		s.announced = max(s.announced, announced)
+	}
+	return err
 }
