@@ -55,7 +55,9 @@ func (g Group) nameBack(ctx context.Context, versions []Entry, failed int, why e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameBackTime)
 	defer cancel()
 	renamed := versions[:failed]
-	if len(versions) > 1 && (errors.Is(why, ErrUnavailable) || errors.Is(why, ErrTimeout) ||
+	var own *Error
+	isUnproven := errors.As(why, &own) && own.Code == wire.CodeReceipt
+	if len(versions) > 1 && (isUnproven || errors.Is(why, ErrUnavailable) || errors.Is(why, ErrTimeout) ||
 		errors.Is(why, ErrCanceled)) { // it may be recorded
 		renamed = versions[:failed+1]
 		renames++
