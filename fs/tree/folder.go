@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
@@ -60,10 +61,13 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 	return nil
 }
 
+// tellPause is how long a rename waits for the tree to be told of a record.
+const tellPause = 10 * time.Millisecond
+
 // planMove plans the move of d, once what was saved beneath it before [Dir.beginMove] is recorded. It makes the move
 // where nothing beneath is uploaded.
 func (d *Dir) planMove(ctx context.Context, to *Dir, newName string) (m *folderMove, err error) {
-	for m == nil || m.waits() {
+	for {
 		if err := d.settleBeneath(ctx); err != nil {
 			return nil, err
 		}
@@ -80,11 +84,18 @@ func (d *Dir) planMove(ctx context.Context, to *Dir, newName string) (m *folderM
 			d.local = true // a listing may show its files under their new names before it has its own
 			return nil
 		})
-		if refused != nil {
+		switch {
+		case refused != nil:
 			return nil, refused
+		case !m.waits():
+			return m, nil
+		}
+		select { // it was recorded meanwhile, and the tree is told in a moment
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(tellPause):
 		}
 	}
-	return m, nil
 }
 
 // settleBeneath waits until nothing beneath d, or on its way there, is being saved, and nothing that was saved waits to

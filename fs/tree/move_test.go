@@ -1,11 +1,14 @@
 package tree
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -308,6 +311,25 @@ func TestN5FolderIsRenamedDuringASaveWithAnOutbox(t *testing.T) {
 			}
 			m.wantContent("/g/e/x", "new")
 		}
+	})
+}
+
+// N5: a rename that waits for the tree to be told of a record ends with who asked for it.
+func TestN5FolderWithARecordThatIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBoxWorld()
+		b := mountBoxed(t, w)
+		dir := b.dir2("/g")
+		_, err := dir.Mkdir(t.Context(), "d")
+		ok(t, err)
+		b.Tree.change(func() []notice {
+			i := outbox.Item{ID: strings.Repeat("a", 32), Group: "g", Name: "d/x"} // the outbox has it no more
+			b.groups["g"].mergeSave(make(map[*versions]bool), *save.Entry(i, b.who))
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantClass(t, dir.Rename(ctx, "d", dir, "e", false), ClassTimeout)
 	})
 }
 
