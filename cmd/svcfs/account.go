@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,8 +22,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer c.Close()
-			return a.whoami(ctx, c, s.key)
+			return errors.Join(a.whoami(ctx, c, s.key), a.closeClient(c))
 		}),
 	}
 }
@@ -72,12 +72,7 @@ page cannot sign in to the account any more: the command asks.
 The operator undoes it with another key: svcd account rotate-key NAME.`,
 		Example: "  svcfs seal-key",
 		Args:    cobra.NoArgs,
-		RunE: a.simple(func(ctx context.Context, _ []string) error {
-			c, _, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
 			if err := a.mustAgree(ctx, sure, "Other programs and the account page cannot sign in to "+
 				escapeName(string(c.Account()))+" any more, until the operator makes another API key."); err != nil {
 				return err

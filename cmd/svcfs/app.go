@@ -217,7 +217,6 @@ func (a *app) withoutKey(
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		return run(ctx, c, args)
+		return errors.Join(run(ctx, c, args), a.closeClient(c))
 	})
 }

@@ -155,7 +155,16 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 	if err != nil {
 		return append(findings, failed("settings", err, ""))
 	}
-	defer c.Close()
+	findings = append(findings, askService(ctx, c)...)
+	if err := a.closeClient(c); err != nil {
+		add(failed("proofs", err, ""))
+	}
+	return findings
+}
+
+// askService goes on with what the service answers.
+func askService(ctx context.Context, c *sdk.Client) (findings []cli.Finding) {
+	add := func(f cli.Finding) { findings = append(findings, f) }
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := c.Health(ctx); err != nil {

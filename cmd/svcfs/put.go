@@ -110,11 +110,10 @@ func (a *app) putAll(ctx context.Context, args []string, f putFlags) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	if err := mustBeMountsOf(ctx, c, []place{to}); err != nil {
-		return err
+	if err = mustBeMountsOf(ctx, c, []place{to}); err == nil {
+		err = a.put(ctx, c, c.Group(to.group), files, f)
 	}
-	return a.put(ctx, c, c.Group(to.group), files, f)
+	return errors.Join(err, a.closeClient(c))
 }
 
 // isSwapped reports whether the only FILE does not exist, and GROUP is the path of one
