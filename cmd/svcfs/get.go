@@ -230,9 +230,13 @@ func (a *app) getOne(ctx context.Context, c *sdk.Client, file wanted, what strin
 		return err
 	}
 	defer open.Close()
-	err = (&wholeFiles{dir: dir}).write(name, downloadOf(ctx, open, flying), marksOf(&entry, c.Account()), f.force)
+	files := &wholeFiles{dir: dir}
+	err = files.write(name, downloadOf(ctx, open, flying), marksOf(&entry, c.Account()), f.force)
 	if errors.Is(err, os.ErrExist) && !f.force { // it came meanwhile
 		return differs(f.output)
+	}
+	if err == nil {
+		err = files.sync()
 	}
 	if err != nil {
 		return localFault(err, "name a file in a folder that you may write to and that has room", f.output)

@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // getAll fetches files into the folder of -o. One that fails does not stop the others.
 func (a *app) getAll(ctx context.Context, c *sdk.Client, files []wanted, f getFlags) error {
-	if err := os.MkdirAll(f.output, 0o700); err != nil {
+	if err := ownfile.MakeFolder(f.output); err != nil {
 		return refuse(exitUsage, "name a folder you can write", err)
 	}
 	dir, err := os.OpenRoot(f.output)
@@ -32,7 +33,11 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, files []wanted, f getFl
 	}
 	defer a.ui.progress("")
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, &files[i]), ctx.Err() }
-	if err := inOrder(ctx, f.jobs, len(files), work, g.took); err != nil {
+	err = inOrder(ctx, f.jobs, len(files), work, g.took)
+	if unsynced := g.files.sync(); err == nil && unsynced != nil {
+		err = localFault(unsynced, "name a folder on a disk that works", f.output)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return interruption("run the same command again: what is complete is not fetched twice")
 		}

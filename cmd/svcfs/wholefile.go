@@ -21,13 +21,13 @@ const wholePrefix = ".svcfs-get-"
 // all. What is being written has no name where the file system can do that
 // (O_TMPFILE); elsewhere, and for the moment in which an older file is replaced,
 // it has a temporary one, locked by the process that writes. Those of a process
-// that was killed are removed by the next write into the same folder. It is safe
-// for concurrent use.
+// that was killed are removed by the next write into the same folder. The names are
+// durable after sync. It is safe for concurrent use.
 type wholeFiles struct {
 	dir     *os.Root
 	named   bool // do without O_TMPFILE
 	mu      sync.Mutex
-	cleaned map[string]bool // folders that were looked through
+	folders map[string]bool // in which something was made; false = not looked through
 }
 
 // write makes path hold content, with some marks, or leaves it as it was. A file that is there is
@@ -99,18 +99,21 @@ func writeSynced(f *os.File, content io.WriterTo, as marks) error {
 // is replaced only if replace is set; else the error is [os.ErrExist].
 func (w *wholeFiles) link(path, target string, replace bool) error {
 	err := w.dir.Symlink(target, path)
-	if !replace || !errors.Is(err, os.ErrExist) {
-		return err
+	if replace && errors.Is(err, os.ErrExist) {
+		name := filepath.Join(filepath.Dir(path), wholePrefix+rand.Text())
+		if err = w.dir.Symlink(target, name); err != nil {
+			return err
+		}
+		if err = w.dir.Rename(name, path); err != nil {
+			_ = w.dir.Remove(name)
+		}
 	}
-	name := filepath.Join(filepath.Dir(path), wholePrefix+rand.Text())
-	if err := w.dir.Symlink(target, name); err != nil {
-		return err
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.made(filepath.Dir(path), false)
 	}
-	if err := w.dir.Rename(name, path); err != nil {
-		_ = w.dir.Remove(name)
-		return err
-	}
-	return nil
+	return err
 }
 
 // discard removes a temporary name; an anonymous file has none.
@@ -177,7 +180,7 @@ func publish(folder int, f *os.File, wanted string, replace bool) (temporary str
 func (w *wholeFiles) clean(folder *os.File, path string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cleaned[path] {
+	if w.folders[path] {
 		return nil
 	}
 	names, err := folder.Readdirnames(-1)
@@ -189,10 +192,36 @@ func (w *wholeFiles) clean(folder *os.File, path string) error {
 			removeAbandoned(int(folder.Fd()), name)
 		}
 	}
-	if w.cleaned == nil {
-		w.cleaned = make(map[string]bool)
+	w.made(path, true)
+	return nil
+}
+
+// made notes a folder in which something was made. It is called with the lock.
+func (w *wholeFiles) made(path string, isClean bool) {
+	if w.folders == nil {
+		w.folders = make(map[string]bool)
 	}
-	w.cleaned[path] = true
+	w.folders[path] = w.folders[path] || isClean
+}
+
+// sync makes the names durable that were made, and those of the folders above them. That needs the right to read a
+// folder: without it, the system does so later.
+func (w *wholeFiles) sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	synced := make(map[string]bool)
+	for at := range w.folders {
+		for ; !synced[at]; at = filepath.Dir(at) {
+			folder, err := w.dir.Open(at)
+			if err == nil {
+				err = errors.Join(folder.Sync(), folder.Close())
+			}
+			if err != nil && !errors.Is(err, os.ErrPermission) {
+				return err
+			}
+			synced[at] = true
+		}
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/integration/powerfs"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/service/testkit"
 )
@@ -82,6 +83,38 @@ func TestWholeFiles(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 		})
+	}
+}
+
+// What get has brought survives a loss of power, under its name: files, links, and the folders above them.
+func TestGetOutlastsALossOfPower(t *testing.T) {
+	s := testkit.Start(t, testkit.Ours)
+	alice := s.Account("alice", "100")
+	w := &barWorld{server: s, dir: t.TempDir(), env: clientEnv(t, s, alice)}
+	docs := filepath.Join(w.dir, "docs")
+	for _, name := range []string{"f", "a/b/f"} {
+		ok(t, os.MkdirAll(filepath.Dir(filepath.Join(docs, name)), 0o700))
+		ok(t, os.WriteFile(filepath.Join(docs, name), []byte("second"), 0o600))
+	}
+	ok(t, os.MkdirAll(filepath.Join(docs, "c/d"), 0o700))
+	ok(t, os.Symlink("../../f", filepath.Join(docs, "c/d/l")))
+	w.must(t, "group", "create", "team")
+	w.must(t, "put", "team", "docs")
+	disk := powerfs.New(t)
+	ok(t, os.WriteFile(filepath.Join(disk.Dir(), "one"), []byte("first"), 0o600))
+	w.must(t, "get", "team", "docs/f", "-o", filepath.Join(disk.Dir(), "one"), "--force")
+	one := disk.Position()
+	w.must(t, "get", "team", "--all", "-o", filepath.Join(disk.Dir(), "new/back"))
+	left := t.TempDir()
+	ok(t, disk.Lose(one, 0, left))
+	if got, err := os.ReadFile(filepath.Join(left, "one")); err != nil || string(got) != "second" {
+		t.Errorf("%q, %v", got, err)
+	}
+	left = t.TempDir()
+	ok(t, disk.Lose(disk.Position(), 0, left))
+	if diff, err := exec.Command("diff", "-r", "--no-dereference", docs,
+		filepath.Join(left, "new/back/docs")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, diff)
 	}
 }
 
