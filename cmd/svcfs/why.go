@@ -286,10 +286,10 @@ func nextSteps(dir string, r report.Reason) []nextStep {
 	}
 	here := shellWord(dir + s.Path)
 	send := nextStep{"sync " + here, "sends it once the reason is gone"}
-	keep := nextStep{"cp " + here + " ~/", "keeps a copy outside: the mount forgets it when it ends"}
+	keep := nextStep{"cp -i " + here + " ~/", "keeps a copy outside: the mount forgets it when it ends"}
 	if s.Link { // sync and cp would follow it
 		send.Command = "sync " + shellWord(dir+path.Dir(s.Path))
-		keep.Command = "cp -P " + here + " ~/"
+		keep.Command = "cp -i -P " + here + " ~/"
 	}
 	undo := nextStep{"rm " + here, "gives it up, and frees its memory"}
 	if v := r.Recorded; v != nil && !s.Link && s.State != report.StagedScratch && (r.Name == "" || r.Name == s.Path) {
@@ -322,7 +322,8 @@ func stepsOfItem(dir string, r report.Reason) []nextStep {
 	}
 	steps := []nextStep{}
 	if i.Temporary {
-		steps = append(steps, nextStep{"mv " + shellWord(dir+r.Path) + " NAME", "sends it under that name"})
+		steps = append(steps, nextStep{"mv " + shellWord(dir+r.Path) + " " + shellWord(dir+path.Dir(r.Path)+"/NAME"),
+			"sends it under that name"})
 	} else {
 		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/report"
+	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 // Each way in which a save fails has commands that go on, and no command removes a recorded
@@ -25,9 +26,9 @@ func TestWhyNextSteps(t *testing.T) {
 		"half, recorded": {tree.ClassTooBig, report.StagedHalf, "/team/f 1", recorded,
 			[]string{"cp FILE '/m/team/f 1'", "cp '/m/team/.svcfs/history/f 1/000001-x' '/m/team/f 1'"}},
 		"full disk": {tree.ClassNoSpace, report.StagedFailed, "/team/f", nil,
-			[]string{"df /m/team", "sync /m/team/f", "cp /m/team/f ~/", "rm /m/team/f"}},
+			[]string{"df /m/team", "sync /m/team/f", "cp -i /m/team/f ~/", "rm /m/team/f"}},
 		"link": {tree.ClassNoSpace, report.StagedFailed, "/team/d/link", nil,
-			[]string{"df /m/team", "sync /m/team/d", "cp -P /m/team/d/link ~/", "rm /m/team/d/link"}},
+			[]string{"df /m/team", "sync /m/team/d", "cp -i -P /m/team/d/link ~/", "rm /m/team/d/link"}},
 		"memory":            {tree.ClassNoMemory, "", "/team/f", nil, []string{"svcfs status /m"}},
 		"price":             {tree.ClassBudget, "", "/team/f", nil, []string{"svcfs balance"}},
 		"rights":            {tree.ClassAccess, "", "/team/f", nil, []string{"svcfs group members team --roles"}},
@@ -58,8 +59,14 @@ func TestWhyNextSteps(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
+	// what waits under a temporary name stays in its folder
+	steps := nextSteps("/m", report.Reason{Path: "/te am/d/x.tmp",
+		Waits: &outbox.Item{State: outbox.Parked.String(), Temporary: true}})
+	if want := "mv '/m/te am/d/x.tmp' '/m/te am/d/NAME'"; len(steps) == 0 || steps[0].Command != want {
+		t.Errorf("%q, want %s first", steps, want)
+	}
 	// a save under a name of its own is in no history of the name
-	steps := nextSteps("/m", report.Reason{Path: "/team/d/f", Class: tree.ClassConflict.String(), Operation: "save"})
+	steps = nextSteps("/m", report.Reason{Path: "/team/d/f", Class: tree.ClassConflict.String(), Operation: "save"})
 	if len(steps) != 1 || steps[0].Command != "svcfs conflicts /m/team/d/f" {
 		t.Errorf("%q", steps)
 	}
