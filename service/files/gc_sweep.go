@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -27,10 +28,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 		}
 		f.release(ctx, useless)
 	}
-	if err := f.scrub(ctx); err != nil {
-		return err
-	}
-	return f.tighten(ctx)
+	return errors.Join(f.scrub(ctx), f.tighten(ctx)) // where one fails, the other goes on
 }
 
 // What [removeOld] removes. Each statement takes at most so many rows as its last argument says, and returns their

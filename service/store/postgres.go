@@ -25,6 +25,8 @@ const (
 	postgresConns = 16
 	// connectTimeout is for one attempt to reach the server.
 	connectTimeout = 5 * time.Second
+	// vacuumPatience is how long a scrub waits for a lock, in ms: longer than autovacuum takes to give way.
+	vacuumPatience = "3000"
 	// writersLock is the advisory lock of all writers. Any number works that every process
 	// uses.
 	writersLock = 0x7376_6364 // "svcd"
@@ -177,9 +179,20 @@ func (postgresEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
 	return err
 }
 
-// scrub frees the rows that held wrapped keys and small contents.
+// scrub frees the rows that held wrapped keys and small contents. While somebody else maintains these tables it fails:
+// callers of a deletion wait for it.
 func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, "VACUUM file_keys, openings, small_contents")
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err = conn.ExecContext(ctx, "SET lock_timeout = "+vacuumPatience); err == nil {
+		_, err = conn.ExecContext(ctx, "VACUUM file_keys, openings, small_contents")
+	}
+	if _, kept := conn.ExecContext(context.WithoutCancel(ctx), "RESET lock_timeout"); kept != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the next user of it waits as before
+	}
 	return err
 }
 

@@ -501,3 +501,31 @@ func TestPrimaryThatWasGivenUp(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A scrub of PostgreSQL ends while somebody else maintains the tables, and its connection waits for locks as before.
+func TestScrubBesideMaintenance(t *testing.T) {
+	t.Parallel()
+	s := onPostgres(t)
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE openings IN SHARE UPDATE EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		if err := s.Scrub(t.Context()); err == nil || !strings.Contains(err.Error(), "lock timeout") {
+			t.Errorf("a scrub while the table is locked: %v", err)
+		}
+		return s.Look(t.Context(), func(tx *store.Tx) error {
+			var wait string
+			err := tx.QueryRowContext(t.Context(), "SELECT current_setting('lock_timeout')").Scan(&wait)
+			if wait != "0" {
+				t.Errorf("a connection waits for locks %s", wait)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := s.Scrub(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
