@@ -78,11 +78,12 @@ var errReported = errors.New("reported")
 // commandFunc is a command's own code.
 type commandFunc func(ctx context.Context, args []string) error
 
-// simple is a command that an interrupt just ends.
+// simple is a command that an interrupt just ends: the first by its context, the second at once.
 func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		context.AfterFunc(ctx, stop) // a second one ends a command that waits for something else than ctx
 		a.began = true
 		a.ui.live = a.ui.live && !a.asJSON // no progress beside JSON
 		err := run(ctx, args)

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if home := os.Getenv(envConfined); home != "" {
 		os.Exit(actConfined(home))
 	}
+	if os.Getenv(envWaits) != "" {
+		os.Exit(actWaiting())
+	}
 	_ = os.Setenv("GORACE", programRaces)
 	if err := programs.InPath("svcfs", serviceProgram); err != nil {
 		fmt.Fprintln(os.Stderr, err)
