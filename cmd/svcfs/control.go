@@ -128,7 +128,13 @@ func askControl[Q, A any](ctx context.Context, dir, name string, request Q) (ans
 	if err != nil {
 		return answer, err
 	}
+	return askOver[Q, A](ctx, conn, request)
+}
+
+// askOver asks the mount at the other end of conn. One that is stopped takes a connection and never answers.
+func askOver[Q, A any](ctx context.Context, conn net.Conn, request Q) (answer A, err error) {
 	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(controlPatience))
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if err := json.NewEncoder(conn).Encode(request); err != nil {
 		return answer, fmt.Errorf("ask the mount: %w", err)
