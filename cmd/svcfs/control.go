@@ -116,8 +116,11 @@ func dialControl(ctx context.Context, dir, name string) (net.Conn, error) {
 	defer end()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
+	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) {
 		return nil, errNoMount
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the mount: %w", err)
 	}
 	return conn, nil
 }

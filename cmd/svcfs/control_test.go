@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 )
@@ -19,4 +21,23 @@ func TestAMountThatDoesNotAnswer(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// That no mount is there is said only where nobody serves the socket.
+func TestNoMountServesTheSocket(t *testing.T) {
+	dir := t.TempDir()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unix"})
+	ok(t, err)
+	listener.SetUnlinkOnClose(false)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := dialControl(ended, dir, "s"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a command that was stopped: %v", err)
+	}
+	ok(t, listener.Close())
+	for _, name := range []string{"s", "none"} {
+		if _, err := dialControl(t.Context(), dir, name); !errors.Is(err, errNoMount) {
+			t.Errorf("nobody serves %s: %v", name, err)
+		}
+	}
 }
