@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 
@@ -154,8 +155,29 @@ func TestKeyFile(t *testing.T) {
 		}
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(left) != 0 {
+	if err != nil || len(left) != 1 || left[0].Name() != "keys.lock" {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// Processes that store keys at the same time keep those of each other.
+func TestKeyFileIsChangedByOneAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	const accounts = 20
+	var all sync.WaitGroup
+	for i := range accounts {
+		all.Go(func() {
+			err := apikey.KeyFile(path).Set(address, sdk.AccountID(fmt.Sprint(i)), sdk.NewSecret(canary))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range accounts {
+		if _, err := apikey.KeyFile(path).Get(address, sdk.AccountID(fmt.Sprint(i))); err != nil {
+			t.Errorf("account %d: %v", i, err)
+		}
 	}
 }
 

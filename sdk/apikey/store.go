@@ -132,9 +132,6 @@ func (s fileStore) write(keys storedKeys) error {
 	if err != nil {
 		return err
 	}
-	if err := ownfile.MakeFolder(filepath.Dir(s.path)); err != nil {
-		return err
-	}
 	return ownfile.Replace(s.path, append(text, '\n'))
 }
 
@@ -150,11 +147,26 @@ func (s fileStore) Get(address string, account sdk.AccountID) (sdk.Secret, error
 	return Parse(text, s.path)
 }
 
+// locked reads the keys, which no other process changes until unlock is called.
+func (s fileStore) locked() (keys storedKeys, unlock func(), err error) {
+	if err := ownfile.MakeFolder(filepath.Dir(s.path)); err != nil {
+		return nil, nil, err
+	}
+	if unlock, err = ownfile.Lock(s.path + ".lock"); err != nil {
+		return nil, nil, err
+	}
+	if keys, err = s.read(); err != nil {
+		unlock()
+	}
+	return keys, unlock, err
+}
+
 func (s fileStore) Set(address string, account sdk.AccountID, key sdk.Secret) error {
-	keys, err := s.read()
+	keys, unlock, err := s.locked()
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	if keys[address] == nil {
 		keys[address] = make(map[sdk.AccountID]string)
 	}
@@ -163,10 +175,14 @@ func (s fileStore) Set(address string, account sdk.AccountID, key sdk.Secret) er
 }
 
 func (s fileStore) Remove(address string, account sdk.AccountID) error {
-	keys, err := s.read()
+	if _, err := s.Get(address, account); errors.Is(err, ErrNone) { // no lock file is made for nothing
+		return err
+	}
+	keys, unlock, err := s.locked()
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	if _, ok := keys[address][account]; !ok {
 		return ErrNone
 	}

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
@@ -53,7 +50,7 @@ func (m *Memory) begin() error {
 	if err := ownfile.MakeFolder(filepath.Dir(m.path)); err != nil {
 		return err
 	}
-	unlock, err := lock(m.path + ".lock")
+	unlock, err := ownfile.Lock(m.path + ".lock")
 	if err != nil {
 		return err
 	}
@@ -77,7 +74,7 @@ func (m *Memory) save() error {
 	if err := ownfile.MakeFolder(dir); err != nil {
 		return fmt.Errorf("save the history of the service: %w", err)
 	}
-	unlock, err := lock(m.path + ".lock")
+	unlock, err := ownfile.Lock(m.path + ".lock")
 	if err != nil {
 		return fmt.Errorf("save the history of the service: %w", err)
 	}
@@ -167,23 +164,4 @@ func (s seen) with(theirs seen) seen {
 		s.Order = theirs.Order
 	}
 	return s
-}
-
-// lock keeps other programs from saving at the same time. The lock file stays: if it were
-// removed, one program could hold it while another locks a new file of that name.
-func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return func() { _ = f.Close() }, nil
 }

@@ -144,7 +144,7 @@ func Remove(dir, service string) (accounts []string, err error) {
 }
 
 func remove(path string) error {
-	unlock, err := lock(path + ".lock")
+	unlock, err := ownfile.Lock(path + ".lock")
 	if err != nil {
 		return err
 	}
