@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,19 @@ func TestThreat7NamesInMessages(t *testing.T) {
 	link := Quote("/m/www.example.org http://example.org <b>&")
 	if strings.Contains(link, "www.") || strings.Contains(link, "://") {
 		t.Errorf("a link: %q", link)
+	}
+	// What the shell of GNOME makes a link of.
+	links := regexp.MustCompile("(?i)(?:^|[\\s`(\\[{'\"<«“‘])" +
+		"(?:(?:http|https|ftp)://|www\\d{0,3}[.]|[a-z0-9.\\-]+[.][a-z]{2,4}/)")
+	for _, name := range []string{"WwW.example", "www3.é", "example.org/x", "a.b.Co/", "a-.xx/", "a..xx/", "www.1",
+		"HTTP://x"} {
+		if got := Quote(name); links.MatchString(got) || !links.MatchString(name) ||
+			strings.ReplaceAll(got, "\u2060", "") != "“"+name+"”" {
+			t.Errorf("a link: %q", got)
+		}
+	}
+	if got := Sentence("0.039 tokens. Or 1.5."); got != "0.039 tokens. Or 1.5." {
+		t.Errorf("no link: %q", got)
 	}
 	if got := Markup(Quote("/<b>&amp;")); got != "“/&lt;b&gt;&amp;amp;”" {
 		t.Errorf("markup %q", got)

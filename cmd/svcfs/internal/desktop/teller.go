@@ -6,6 +6,7 @@ package desktop
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -162,9 +163,11 @@ func cut(s string, most int) string {
 }
 
 // harmless takes away what acts on a screen, and breaks by a word joiner, which shows nothing,
-// what a desktop would make a link of.
+// what a desktop would make a link of: an address, and a name with a dot in it, such as WWW.x or foo.xx/.
 func harmless(s string) string {
-	return strings.NewReplacer("www.", "www\u2060.", "://", ":\u2060//").Replace(names.Escape(s, ""))
+	dots := regexp.MustCompile(`(?i)(www\d*)\.|(\b|[-.])\.(\pL)`)
+	s = dots.ReplaceAllString(names.Escape(s, ""), "${1}${2}\u2060.${3}")
+	return strings.ReplaceAll(s, "://", ":\u2060//")
 }
 
 // Markup is text for a server that reads markup in the body of a message.
