@@ -56,12 +56,7 @@ func (a *app) login(ctx context.Context, toFile bool) error {
 	if s.config.APIKey, err = a.askKey(ctx, s, address); err != nil {
 		return err
 	}
-	c, err := a.newClient(s)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if _, err := c.AuthStatus(ctx); err != nil {
+	if err := a.checkKey(ctx, s); err != nil {
 		return err
 	}
 	store, err := a.storeKey(s, address, toFile)
@@ -73,6 +68,16 @@ func (a *app) login(ctx context.Context, toFile bool) error {
 	}
 	a.ui.printf("the key of %s is in: %s\n", escapeName(string(s.account)), store.Name())
 	return nil
+}
+
+// checkKey asks the service whether the key is that of the account.
+func (a *app) checkKey(ctx context.Context, s settings) error {
+	c, err := a.newClient(s)
+	if err != nil {
+		return err
+	}
+	_, err = c.AuthStatus(ctx)
+	return errors.Join(err, a.closeClient(c))
 }
 
 // askKey reads the key from where the settings say, from a terminal without

@@ -219,7 +219,7 @@ func (q *setupSteps) fromJSON(ctx context.Context) error {
 		err = usage("add api_key to the answers, or use --api-key-file FILE", "the answers hold no API key")
 	}
 	if err == nil {
-		err = q.key(ctx)
+		err = q.a.checkKey(ctx, q.s)
 	}
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (q *setupSteps) ask(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return q.key(ctx)
+			return q.a.checkKey(ctx, q.s)
 		}},
 		{"Folder to mount on", q.a.defaultFolder(),
 			func(_ context.Context, answer string) error { return q.place(answer) }},
@@ -417,16 +417,6 @@ func (q *setupSteps) account(answer string) error {
 	}
 	q.s = s
 	return nil
-}
-
-// key asks the service whether the key is that of the account.
-func (q *setupSteps) key(ctx context.Context) error {
-	c, err := q.a.newClient(q.s)
-	if err != nil {
-		return err
-	}
-	_, err = c.AuthStatus(ctx)
-	return errors.Join(err, q.a.closeClient(c))
 }
 
 // defaultFolder is ~/groups.
