@@ -195,6 +195,9 @@ func (q *setupSteps) fromJSON(ctx context.Context) error {
 		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …} or {"invite": …, "folder": …}, `+
 			"and no other name, as in: svcfs setup --json < answers.json", "standard input holds no answers in JSON")
 	}
+	if err := noKey(answers.Service, answers.Account, answers.Folder); err != nil {
+		return err
+	}
 	if answers.Invite != "" {
 		if answers.Service != "" || answers.Account != "" || answers.Key != "" {
 			return usage("leave service, account and api_key out", "the invite has these answers already")
@@ -265,7 +268,9 @@ func (q *setupSteps) ask(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			err = question.check(ctx, answer)
+			if err = noKey(answer); err == nil {
+				err = question.check(ctx, answer)
+			}
 			if err == nil {
 				break
 			}

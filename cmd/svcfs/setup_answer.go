@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -48,14 +49,31 @@ func showsTyping(mode *unix.Termios) {
 	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 1, 0
 }
 
-// typing reads the lines that are typed, and shows them; of an invite, which is a secret, only that it is one.
-// The keys that take back the last character and the whole line work; of an invite both take back the whole.
+// typing reads the lines that are typed, and shows them; of a secret only what it is.
+// The keys that take back the last character and the whole line work; of a secret both take back the whole.
 type typing struct {
 	from  io.Reader
 	to    io.Writer
 	line  []byte
 	shown int    // columns of line
 	ready []byte // whole lines that were not read yet
+}
+
+// beginOfKey is what every API key begins with.
+const beginOfKey = "svc_sk_"
+
+// hasSecret reports whether a line holds an invite or an API key.
+func (t *typing) hasSecret() bool {
+	line := strings.TrimLeft(string(t.line), " ")
+	return wire.IsInvite(line) || strings.HasPrefix(line, beginOfKey)
+}
+
+// noKey refuses an API key as an answer that would be shown, or sent as it is.
+func noKey(answers ...string) error {
+	if !slices.ContainsFunc(answers, func(answer string) bool { return strings.HasPrefix(answer, beginOfKey) }) {
+		return nil
+	}
+	return usage("the key is asked for after the account, and is api_key in JSON", "an API key is no answer to this")
 }
 
 // Keys of a terminal.
@@ -83,12 +101,12 @@ func (t *typing) Read(p []byte) (int, error) {
 }
 
 func (t *typing) take(key byte) {
-	isInvite := wire.IsInvite(strings.TrimLeft(string(t.line), " "))
+	isSecret := t.hasSecret()
 	switch {
 	case key == '\n':
 		fmt.Fprintln(t.to)
 		t.ready, t.line, t.shown = append(t.line, '\n'), nil, 0
-	case key == keyKill || (key == keyDelete || key == keyBackspace) && isInvite:
+	case key == keyKill || (key == keyDelete || key == keyBackspace) && isSecret:
 		fmt.Fprint(t.to, strings.Repeat("\b \b", t.shown))
 		t.line, t.shown = nil, 0
 	case key == keyDelete || key == keyBackspace:
@@ -99,14 +117,14 @@ func (t *typing) take(key byte) {
 	case key < ' ' || len(t.line) == cli.MaxAnswers:
 	default:
 		t.line = append(t.line, key)
-		if isInvite {
+		if isSecret {
 			return
 		}
 		_, _ = t.to.Write([]byte{key})
 		if utf8.RuneStart(key) {
 			t.shown++
 		}
-		if wire.IsInvite(strings.TrimLeft(string(t.line), " ")) {
+		if t.hasSecret() {
 			fmt.Fprint(t.to, "…")
 			t.shown++
 		}

@@ -57,6 +57,7 @@ func TestSetupAtATerminal(t *testing.T) {
 		{"Service, its address or mainnet or testnet, or an invite: ", ""},
 		{"Service, its address or mainnet or testnet, or an invite: ", "nowhere"},
 		{"Service, its address or mainnet or testnet, or an invite: ", s.URL},
+		{"Account: ", alice.Key.Reveal()},
 		{"Account: ", string(alice.ID)}, {"(not shown): ", "svc_sk_wrong"}, {"Account: ", string(alice.ID)},
 		{"(not shown): ", alice.Key.Reveal()},
 		{"groups]: ", "relative"}, {"groups]: ", ""},
@@ -235,6 +236,7 @@ func TestTypingIsShown(t *testing.T) {
 	for typed, want := range map[string][2]string{
 		"abX\x7fc\n":          {"abc\n", "abX\b \bc\n"},
 		"\x7fé\x08è\n":        {"è\n", "é\b \bè\n"},
+		"svc_sk_ab\n":         {"svc_sk_ab\n", "svc_sk_…\n"},
 		"ab\x15c\x1b\n":       {"c\n", "ab\b \b\b \bc\n"},
 		" svcfs-invite-eyJ\n": {" svcfs-invite-eyJ\n", " svcfs-invite-…\n"},
 		"svcfs-invite-eyJ\x7fabc\nnext\n\x04": {"abc\nnext\n",
