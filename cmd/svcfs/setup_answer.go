@@ -51,12 +51,14 @@ func showsTyping(mode *unix.Termios) {
 
 // typing reads the lines that are typed, and shows them; of a secret only what it is.
 // The keys that take back the last character and the whole line work; of a secret both take back the whole.
+// Other keys, such as arrows, do nothing.
 type typing struct {
-	from  io.Reader
-	to    io.Writer
-	line  []byte
-	shown int    // columns of line
-	ready []byte // whole lines that were not read yet
+	from   io.Reader
+	to     io.Writer
+	line   []byte
+	shown  int    // columns of line
+	escape byte   // of the key that sends more than one byte, and has not sent all: how it began; 0 = none
+	ready  []byte // whole lines that were not read yet
 }
 
 // beginOfKey is what every API key begins with.
@@ -81,6 +83,7 @@ const (
 	keyEnd       = 0x04 // Ctrl-D
 	keyBackspace = 0x08
 	keyKill      = 0x15 // Ctrl-U
+	keyEscape    = 0x1b // also the first byte of arrows and other keys
 	keyDelete    = 0x7f
 )
 
@@ -101,6 +104,9 @@ func (t *typing) Read(p []byte) (int, error) {
 }
 
 func (t *typing) take(key byte) {
+	if t.inEscape(key) {
+		return
+	}
 	isSecret := t.hasSecret()
 	switch {
 	case key == '\n':
@@ -129,6 +135,22 @@ func (t *typing) take(key byte) {
 			t.shown++
 		}
 	}
+}
+
+// inEscape reports whether a byte is of a key that sends more than one: ESC and a byte, ESC O and a byte, or ESC [
+// and bytes up to a letter or ~. A control character ends it.
+func (t *typing) inEscape(key byte) bool {
+	switch {
+	case key == keyEscape, t.escape == keyEscape && (key == '[' || key == 'O'):
+		t.escape = key
+		return true
+	case t.escape == 0 || key < ' ':
+		t.escape = 0
+		return false
+	case t.escape != '[' || key >= '@' && key != '[':
+		t.escape = 0
+	}
+	return true
 }
 
 // givenConfig is --config as this command line has it, with a space behind it, for a command that a message names.

@@ -234,8 +234,9 @@ func TestSetupKeepsTheKeyBeforeItAsksTheKeyring(t *testing.T) {
 // What is typed is shown and can be taken back; of an invite all is taken back at once.
 func TestTypingIsShown(t *testing.T) {
 	for typed, want := range map[string][2]string{
-		"abX\x7fc\n":          {"abc\n", "abX\b \bc\n"},
-		"\x7fé\x08è\n":        {"è\n", "é\b \bè\n"},
+		"abX\x7fc\n":   {"abc\n", "abX\b \bc\n"},
+		"\x7fé\x08è\n": {"è\n", "é\b \bè\n"},
+		"a\x1b[Db\x1b[1;5Cc\x1b[3~d\x1bOPe\x1b[[Af\x1bxg\n": {"abcdefg\n", "abcdefg\n"},
 		"svc_sk_ab\n":         {"svc_sk_ab\n", "svc_sk_…\n"},
 		"ab\x15c\x1b\n":       {"c\n", "ab\b \b\b \bc\n"},
 		" svcfs-invite-eyJ\n": {" svcfs-invite-eyJ\n", " svcfs-invite-…\n"},
