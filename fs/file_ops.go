@@ -25,8 +25,24 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if !n.f.Attr().Control {
 		n.m.use()
 	}
+	n.tellSize()
 	fh := n.m.newHandle(ctx, h, want)
 	return fh, n.m.openReply(fh, want), 0
+}
+
+// tellSize makes the kernel know the size of a file whose record states none, before the first open is answered that
+// could make a page or change one: the kernel itself places what a program appends. It takes the size from
+// a byte for its page cache, and then drops the page, which is not the content.
+func (n *fileNode) tellSize() {
+	if n.f.IsSizeStated() || n.f.Attr().Unsized {
+		return
+	}
+	n.size.Do(func() {
+		if size := n.f.Attr().Size; size > 0 {
+			_ = n.WriteCache(size-1, []byte{0})
+			_ = n.NotifyContent(size-1, 1)
+		}
+	})
 }
 
 // Read answers with the bytes in the cache, without a copy.

@@ -105,7 +105,38 @@ func readEveryWay(t *testing.T, path, content string) {
 	}
 }
 
-// A1: an unknown size is direct I/O, and right once the file was read.
+// A1: what is appended stands at the end, also while the kernel has asked for no size that is known.
+func TestA1AppendingWhereTheSizeWasUnknown(t *testing.T) {
+	m := mounting(t)
+	for name, before := range map[string]func(path string){
+		"not opened": func(string) {},
+		"read": func(path string) {
+			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) // os.Open asks for the size
+			ok(t, err)
+			_, err = unix.Read(fd, make([]byte, 3))
+			ok(t, errors.Join(err, unix.Close(fd)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.must(order{Do: "put", Group: "team", Name: name, Data: []byte("hello\n"), Size: sdk.SizeUnknown})
+			m.refresh()
+			path := m.path("team/" + name)
+			before(path)
+			fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+			ok(t, err)
+			for _, text := range []string{"more\n", "end\n"} {
+				_, err := unix.Write(fd, []byte(text))
+				ok(t, err)
+			}
+			ok(t, unix.Close(fd))
+			if got := m.read("team/" + name); got != "hello\nmore\nend\n" {
+				t.Errorf("it holds %q", got)
+			}
+		})
+	}
+}
+
+// A1: an unknown size is right once the file was read.
 func TestA1UnknownSizeReadsWhole(t *testing.T) {
 	m := mounting(t)
 	content := pattern(50_000)

@@ -31,7 +31,8 @@ type dirNode struct {
 // changes under it: a newer upload of the name from elsewhere is another node.
 type fileNode struct {
 	node
-	f *tree.File
+	f    *tree.File
+	size sync.Once // the kernel was told of it: see tellSize
 }
 
 // fileHandle is an open file.

@@ -143,6 +143,12 @@ func (f *File) Attr() Attr {
 		Unsure: f.isKind(fileReal) && f.isChanging()}, recorded)
 }
 
+// IsSizeStated reports whether the size was known without the content.
+func (f *File) IsSizeStated() bool {
+	e := f.entry.Load()
+	return e == nil || e.Size != sdk.SizeUnknown
+}
+
 // PriceAttribute is the extended attribute with the price of opening a file, or of a look
 // at a group, in tokens.
 const PriceAttribute = "user.svcfs.price"
@@ -274,7 +280,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 		return h, nil
 	}
-	h.direct, h.peeks = !f.isSized(), f.mayPeek(flags)
+	h.peeks = f.mayPeek(flags)
 	if h.late = h.peeks || f.mayLoadLate(flags); h.late {
 		return h, nil
 	}
@@ -409,5 +415,5 @@ func (f *File) openControl(flags OpenFlags) (*Handle, error) {
 	if flags.Write || flags.Truncate {
 		return nil, f.failed("open", controlOnly())
 	}
-	return &Handle{f: f, flags: flags, control: f.show(), direct: true}, nil
+	return &Handle{f: f, flags: flags, control: f.show()}, nil
 }

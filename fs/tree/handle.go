@@ -15,7 +15,6 @@ type Handle struct {
 	f        *File
 	group    *group // counts it, also once a rename took the file to another
 	flags    OpenFlags
-	direct   bool   // the size was not known when it was opened
 	late     bool   // the content is loaded by the first write, or read
 	peeks    bool   // of a program that may want no more than to know the type
 	control  []byte // content of a control file
@@ -46,10 +45,10 @@ func (f *File) handleIn(g *group, flags OpenFlags) *Handle {
 // File returns the file that is open.
 func (h *Handle) File() *File { return h.f }
 
-// IsDirect reports whether the kernel must ask for every read: the size was not known, or
+// IsDirect reports whether the kernel must ask for every read: of a control file, and where
 // the program may want only the first bytes. Else the kernel may keep pages, because content
 // of an inode changes only through the kernel itself.
-func (h *Handle) IsDirect() bool { return h.direct || h.peeks }
+func (h *Handle) IsDirect() bool { return h.f.show != nil || h.peeks }
 
 // ReadAt fills p from off; n < len(p) only at the end of the file, with err nil.
 // It reads memory; it waits only while the file is being sealed and sent.
