@@ -18,9 +18,9 @@ import (
 
 // Retrieve gets a file into a buffer, for programs that manage buffers themselves, such as the
 // mount. It resizes b, which stays the caller's. On success b holds the whole
-// content, which equals e.Hash, or is what e.Content commits to if no hash is recorded; on error b is
-// empty. [Config].MaxFileBytes bounds it; [Group.OpenBlocks] reads larger files of format version 2. fee is what the
-// call was charged, zero if the service does not tell it.
+// content, which is what e.Content commits to for a file of format version 2, whose e.Hash nobody compares, and
+// else equals e.Hash; on error b is empty. [Config].MaxFileBytes bounds it; [Group.OpenBlocks] reads larger files of
+// format version 2. fee is what the call was charged, zero if the service does not tell it.
 //
 // Retrieve costs one retrieve claim and needs the API key. Errors: those of [Group.Open].
 func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer,

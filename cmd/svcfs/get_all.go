@@ -226,8 +226,8 @@ func (g *getting) crossesLink(at string) string {
 }
 
 // holds tells of the file at path in dir, nil when there is none, and whether it has the content of
-// e: the hash, or, where nobody knows that, size and time. Something that is not a file is an
-// error: it is not replaced.
+// e: the hash, or, where nobody knows that, size and time. The hash of a file in blocks is what its uploader
+// says: where that is wrong, the file that is here stays. Something that is not a file is an error: it is not replaced.
 func holds(dir *os.Root, path string, e *sdk.Entry) (there os.FileInfo, same bool, err error) {
 	info, err := dir.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

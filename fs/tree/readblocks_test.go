@@ -309,15 +309,23 @@ func TestR9ProvenBlocksNeedNoHash(t *testing.T) {
 // its content.
 func TestW3HashOfAnotherAccountIsNoProof(t *testing.T) {
 	for uploader, uploads := range map[sdk.AccountID]int{"bob": 1, "alice": 0} {
-		w, e, data := largeWorld(5 * block)
-		other := bytes.Repeat([]byte("other"), len(data))[:len(data)]
-		w.Edit("g", e.Ref, func(e *sdk.Entry) { e.Hash, e.Uploader = sdk.ComputeHash(other), uploader })
-		m := mount(t, w, "alice")
-		h := m.open("/g/film", OpenFlags{Write: true, Truncate: true})
-		m.write(h, string(other), 0)
-		ok(t, h.Flush(t.Context()))
-		h.Release()
-		m.wantCharges(0, uploads)
+		for _, isLarge := range []bool{true, false} { // to this mount, which joins the blocks of a smaller one
+			w, e, data := largeWorld(5 * block)
+			other := bytes.Repeat([]byte("other"), len(data))[:len(data)]
+			w.Edit("g", e.Ref, func(e *sdk.Entry) { e.Hash, e.Uploader = sdk.ComputeHash(other), uploader })
+			m := mount(t, w, "alice", func(c *Config) {
+				if !isLarge {
+					c.WholeBytes = int64(len(data))
+				}
+			})
+			h := m.open("/g/film", OpenFlags{Write: true, Truncate: isLarge})
+			m.write(h, string(other), 0)
+			ok(t, h.Flush(t.Context()))
+			h.Release()
+			if _, got := w.Charged(); got != uploads {
+				t.Errorf("of %s, large %v: %d uploads", uploader, isLarge, got)
+			}
+		}
 	}
 }
 

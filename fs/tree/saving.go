@@ -120,9 +120,12 @@ func (w *saving) joined(ctx context.Context) (row *sdk.Entry, whole *mem.Buffer,
 	if whole, err = w.s.sending.Join(ctx); err != nil {
 		return nil, nil, false, err
 	}
-	if newest := w.newest(); newest != nil && newest.Size == size && newest.Hash == whole.Hash() &&
-		targetOf(newest) == f.target {
-		return newest, whole, true, nil
+	row = w.unchanged()
+	if row == nil {
+		row = w.equal(func() ([32]byte, bool, error) { return whole.Hash(), true, nil })
+	}
+	if row != nil {
+		return row, whole, true, nil
 	}
 	if row, err = w.whole(ctx, whole); err != nil {
 		whole.Release()
@@ -133,7 +136,10 @@ func (w *saving) joined(ctx context.Context) (row *sdk.Entry, whole *mem.Buffer,
 
 // holding returns the newest upload of the name when it holds exactly the staged
 // bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
-func (w *saving) holding() *sdk.Entry {
+func (w *saving) holding() *sdk.Entry { return w.equal(w.s.Hash) }
+
+// equal is holding for bytes whose hash is asked for where it proves that they are equal.
+func (w *saving) equal(hashOf func() ([32]byte, bool, error)) *sdk.Entry {
 	newest := w.newest()
 	if newest == nil || newest.Size != w.s.Len() || targetOf(newest) != w.f.target {
 		return nil
@@ -143,7 +149,7 @@ func (w *saving) holding() *sdk.Entry {
 	if w.f.t.isForeign(newest) && (content.IsCut(newest) || w.f.target != "") {
 		return nil
 	}
-	if hash, known, err := w.s.Hash(); err != nil || !known || hash != newest.Hash {
+	if hash, known, err := hashOf(); err != nil || !known || hash != newest.Hash {
 		return nil
 	}
 	return newest
@@ -168,12 +174,20 @@ func (w *saving) newest() *sdk.Entry {
 
 // holdingBlocks is holding for content in blocks.
 func (w *saving) holdingBlocks() *sdk.Entry {
+	if row := w.unchanged(); row != nil {
+		return row
+	}
+	return w.holding()
+}
+
+// unchanged returns the newest upload of the name when the staged blocks are those of it.
+func (w *saving) unchanged() *sdk.Entry {
 	if newest := w.newest(); newest != nil && w.s.Under() != nil && !w.s.Differs() {
 		if from, _ := w.s.Under().Latest(); newest.Ref == w.g.Newest(from).Ref {
 			return newest
 		}
 	}
-	return w.holding()
+	return nil
 }
 
 // Attributes implements [save.Names].
