@@ -103,10 +103,33 @@ func (h *dirHandle) Readdirent(context.Context) (*fuse.DirEntry, syscall.Errno) 
 	return &e, 0
 }
 
-// Seekdir continues at an offset that Readdirent returned. 0 is rewinddir, which
-// shows the names as they are now.
+// seeking has every answer to a listing begin with [dirHandle.Seekdir]. go-fuse would else go on with names that
+// it kept of the answer before, and loses some where that was of the other kind, with attributes or without.
+type seeking struct{ fuse.RawFileSystem }
+
+// seeks is set in the offset of what go-fuse is asked for: it differs from all that go-fuse knows then.
+const seeks = 1 << 62
+
+func (s seeking) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	from := *in
+	from.Offset |= seeks
+	return s.RawFileSystem.ReadDir(cancel, &from, out)
+}
+
+func (s seeking) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	from := *in
+	from.Offset |= seeks
+	return s.RawFileSystem.ReadDirPlus(cancel, &from, out)
+}
+
+// Seekdir continues at an offset that Readdirent returned. 0 is rewinddir after some were read: it shows the names as
+// they are now.
 func (h *dirHandle) Seekdir(ctx context.Context, off uint64) syscall.Errno {
-	if off == 0 {
+	off &^= seeks
+	h.mu.Lock()
+	rewinds := off == 0 && h.next > 0
+	h.mu.Unlock()
+	if rewinds {
 		return h.snapshot(ctx)
 	}
 	h.mu.Lock()

@@ -102,11 +102,16 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	var server *fuse.Server
 	at, err := m.place(dir)
 	if err == nil {
-		server, err = gofs.Mount(at, root, &gofs.Options{
+		o := &gofs.Options{
 			MountOptions: m.mountOptions(), NegativeTimeout: &none,
 			RootStableAttr: &rootAttr, ExternalNodeID: true, NullPermissions: true, UID: opt.UID, GID: opt.GID,
 			Logger: m.fuseLog(),
-		})
+		}
+		server, err = fuse.NewServer(seeking{gofs.NewNodeFS(root, o)}, at, &o.MountOptions)
+	}
+	if err == nil {
+		go server.Serve()
+		err = server.WaitMount()
 	}
 	if err != nil && at != dir {
 		err = errors.Join(err, opt.Outside.unmount(dir, true))

@@ -878,6 +878,46 @@ func TestA4ListingWhileRemoving(t *testing.T) {
 	}
 }
 
+// A listing is whole for programs whose buffer takes less than an answer of the kernel, as those of musl,
+// also where they look at names in between: the kernel then asks for names with attributes and for names alone in
+// turns.
+func TestA4ListingWithASmallBuffer(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Options.Timeout = -1 }) // each look asks
+	const many = 400 // more than two answers
+	for i := range many {
+		m.must(order{Do: "put", Group: "team", Name: fmt.Sprintf("f%04d", i), Data: []byte("x"), Size: 1})
+	}
+	m.refresh()
+	for _, size := range []int{512, 2048, 3000, 32 << 10} {
+		for _, looks := range []int{0, 1, 2, 3} { // from which answer on
+			fd, err := unix.Open(m.path("team"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			ok(t, err)
+			var all []string
+			for buf, answer := make([]byte, size), 1; ; answer++ {
+				n, err := unix.Getdents(fd, buf)
+				ok(t, err)
+				if n == 0 {
+					break
+				}
+				_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+				all = append(all, names...)
+				for _, name := range names {
+					if looks > 0 && answer >= looks {
+						var st unix.Stat_t
+						ok(t, unix.Lstat(m.path("team/"+name), &st))
+					}
+				}
+			}
+			ok(t, unix.Close(fd))
+			once := slices.Compact(slices.Sorted(slices.Values(all)))
+			if len(all) != many || len(once) != many {
+				t.Errorf("buffer of %d, looks from answer %d: %d names, %d of them once", size, looks, len(all),
+					len(once))
+			}
+		}
+	}
+}
+
 // A listing tells the numbers and kinds that a look at each name tells. The kernel asks for the names
 // alone, but of the first ones, until a program looks at them.
 func TestA4NumbersInAListing(t *testing.T) {
