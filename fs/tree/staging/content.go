@@ -36,7 +36,7 @@ type Content struct {
 	turn       uint64             // counts changes
 	elsewhere  map[int64]struct{} // blocks that are not local and were sent
 	recent     [2]int64           // parts that were written last, the latest first
-	offered    map[int64]struct{} // parts that Rested returned
+	offered    map[int64]struct{} // parts that were once in rested, since the upload began
 	rested     []int64
 	lastRead   lastRead
 	sum        running
@@ -104,7 +104,10 @@ func (s *Store) content() *Content {
 // cut prepares c for blocks.
 func (c *Content) cut() {
 	c.sum = running{busy: c.sum.busy}
-	c.local, c.elsewhere, c.offered = make(map[int64]*block), make(map[int64]struct{}), make(map[int64]struct{})
+	c.local, c.elsewhere = make(map[int64]*block), make(map[int64]struct{})
+	if c.offered == nil { // else the upload that has the parts goes on
+		c.offered = make(map[int64]struct{})
+	}
 	c.ends.next, c.ends.prev = &c.ends, &c.ends
 }
 

@@ -111,8 +111,9 @@ func (c *Content) moved(i int64) {
 	c.hashBehind()
 }
 
-// rest offers a part that was left, if it is complete. A part is offered once: what is written
-// again is sent at the end.
+// rest offers a part that was left, if it is complete. A part is offered once in an upload, also where the content was
+// empty in between: what is written again is sent at the end, when no part is on its way. Of two on their way the
+// later one counts, but the earlier may have read the later bytes.
 func (c *Content) rest(part int64) {
 	first := part * c.store.opt.PartBlocks
 	if _, was := c.offered[part]; was || (first+c.store.opt.PartBlocks)*c.blockBytes > c.size {

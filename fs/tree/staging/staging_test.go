@@ -309,6 +309,20 @@ func TestRested(t *testing.T) {
 	rested("8-11")
 	rested("12-15")
 	rested("")
+	rewrite := func() {
+		t.Helper()
+		if err := c.Resize(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(t, c, 0, 3*part, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite() // the upload that has the parts goes on
+	rested("")
+	c.Unsend()
+	rewrite()
+	rested("0-3")
 }
 
 // The disk holds no plaintext, the file has no name, and what lay in a place before is refused.
