@@ -227,6 +227,32 @@ func TestThreat31(t *testing.T) {
 	})
 }
 
+// Threat 31: the requests of an account that are refused, and whose bodies do not come, take no connection from
+// others.
+func TestThreat31OneAccountHoldsNoConnections(t *testing.T) {
+	t.Parallel()
+	const all, networks, underWay = 320, 8, 256
+	s := serve(t, func(c *service.Config) { c.MaxConnections, c.ClientTimeout = all, time.Hour })
+	alice := s.user("alice", "10")
+	for i := range all {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i%networks))}}
+		conn, err := from.Dial("tcp", s.addr)
+		ok(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		fmt.Fprintf(conn, "POST /tools/prepare_upload HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n"+
+			"Authorization: Bearer %s\r\n\r\n{", alice.token)
+	}
+	proctest.Eventually(t, "the refusals", func() bool {
+		return s.metric(`svcd_requests_total{operation="prepare_upload",status="429"}`) == all-underWay
+	})
+	for range 3 {
+		s.asked() // fails the test when no answer comes
+	}
+	if n := s.metric(inFlight); n != underWay {
+		t.Errorf("%d of %d stand", n, underWay)
+	}
+}
+
 // A big upload that makes progress outlives every time-out.
 func TestSlowBigUploadSucceeds(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,6 @@ func newLimits(perSecond int) *throttle.Throttle[string] {
 func (s *server) admitAccount(r *http.Request, account string) error {
 	t := traceOf(r.Context())
 	t.account = account
-	s.SignedIn(r.Context())
 	if !s.limits.Allow(account) {
 		return &fault.Error{Code: wire.CodeRateLimited,
 			Text: "too many requests: wait a second and send the request again", RetryAfter: time.Second}
@@ -58,6 +57,7 @@ func (s *server) admitAccount(r *http.Request, account string) error {
 			RetryAfter: time.Second}
 	}
 	t.atEnd(release)
+	t.atEnd(s.SignedIn(r.Context()))
 	return nil
 }
 

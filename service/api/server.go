@@ -34,7 +34,7 @@ type Deps struct {
 	Metrics     *metrics.Metrics
 	Health      func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
 	Ending      func() bool                             // whether the process is about to end
-	SignedIn    func(context.Context)                   // called with every request of an account
+	SignedIn    func(context.Context) (end func())      // called with every request of an account
 
 	Version   string
 	Spool     string            // directory for files inside JSON while they come

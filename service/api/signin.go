@@ -175,7 +175,6 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	traceOf(r.Context()).account = key.Account
-	s.SignedIn(r.Context())
 	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: key.Account,
 		ExpiresIn: s.Tokens.Lifetime()})
 	return nil

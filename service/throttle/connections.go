@@ -14,9 +14,9 @@ import (
 
 // Connections bounds the open connections, in all and from one address. At a bound, a
 // new connection takes the place of another: the one that has been idle longest, else,
-// at the bound of all, the one that has been busy longest without a sign-in. Without
-// such a connection the new one is refused. So clients that hold many connections and
-// send little lock nobody out.
+// at the bound of all, the one that has been busy longest without a request of an
+// account. Without such a connection the new one is refused. So clients that hold many
+// connections and send little lock nobody out.
 type Connections struct {
 	most, perAddress int
 	proxies          []netip.Prefix // not bounded by address, because many clients share a proxy
@@ -25,15 +25,15 @@ type Connections struct {
 	all       map[net.Conn]*connection
 	ofAddress map[netip.Addr]int
 	idle      *list.List // of *connection, the longest first
-	strangers *list.List // busy or new, without a sign-in; the longest first
+	strangers *list.List // busy or new, without a request of an account; the longest first
 }
 
 // connection is one that is open.
 type connection struct {
 	net.Conn
-	from     netip.Addr // not valid = not bounded by address
-	fresh    bool       // no byte has come yet
-	signedIn bool
+	from     netip.Addr    // not valid = not bounded by address
+	fresh    bool          // no byte has come yet
+	signedIn int           // requests of accounts that are under way
 	in       *list.List    // idle, strangers, or nil
 	place    *list.Element // there
 }
@@ -76,16 +76,26 @@ func holdLittle(conn net.Conn) {
 	}
 }
 
-// SignedIn notes a sign-in on the connection of a request.
-func (c *Connections) SignedIn(ctx context.Context) {
+// SignedIn notes that a request is one of an account, until end is called.
+func (c *Connections) SignedIn(ctx context.Context) (end func()) {
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o := c.all[conn]; o != nil && !o.signedIn {
-		o.signedIn = true
-		if o.in == c.strangers {
-			o.move(nil)
-		}
+	o := c.all[conn]
+	if o == nil {
+		return func() {}
+	}
+	if o.signedIn++; o.in == c.strangers {
+		o.move(nil)
+	}
+	return func() { c.ended(o) }
+}
+
+func (c *Connections) ended(o *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.signedIn--; o.signedIn == 0 && o.in == nil && c.all[o.Conn] == o {
+		o.move(c.strangers) // the rest of its body may not have come
 	}
 }
 
@@ -113,7 +123,7 @@ func (c *Connections) note(conn net.Conn, state http.ConnState) net.Conn {
 		return c.add(conn)
 	case state == http.StateIdle:
 		o.move(c.idle)
-	case o.signedIn:
+	case o.signedIn > 0:
 		o.move(nil)
 	default:
 		o.fresh = false

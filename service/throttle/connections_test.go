@@ -51,7 +51,7 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 			c.note(conn, http.StateActive)
 		}
 	}
-	signIn := func(conn *end) { c.SignedIn(c.Context(context.Background(), conn)) }
+	signIn := func(conn *end) (over func()) { return c.SignedIn(c.Context(context.Background(), conn)) }
 	t.Run("idle before busy, and of strangers before those who signed in", func(t *testing.T) {
 		a1, a2, a3 := open("192.0.2.1"), open("192.0.2.1"), open("192.0.2.1")
 		busy(a1, a3)
@@ -87,6 +87,22 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 			busy(instead("192.0.2.3", busyOnes[i+1]))
 		}
 		instead("192.0.2.4", honest)
+	})
+	t.Run("one whose request of an account is over", func(t *testing.T) {
+		c = NewConnections(2, 2, nil)
+		a, b := open("192.0.2.1"), open("192.0.2.1")
+		busy(a, b)
+		over, overToo, overOfB := signIn(a), signIn(a), signIn(b)
+		over()
+		instead("192.0.2.2", nil) // HTTP/2 has another
+		overToo()
+		d := instead("192.0.2.2", a) // the rest of its body has not come
+		signIn(d)
+		c.note(b, http.StateClosed)
+		overOfB()
+		if len(c.all) != 1 || c.strangers.Len() != 0 {
+			t.Errorf("%d are open, and %d may go", len(c.all), c.strangers.Len())
+		}
 	})
 	t.Run("clients behind a proxy are many", func(t *testing.T) {
 		c = NewConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
