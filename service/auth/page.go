@@ -229,7 +229,7 @@ func (t *Tokens) Page(ctx context.Context, token string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	store.SetGuard(ctx, []store.Ask{ask}, look)
+	store.SetGuard(ctx, k.Account, []store.Ask{ask}, look)
 	s := &Session{Account: k.Account, known: k, token: token}
 	s.vouchBy(ctx, t.accounts.vault)
 	return s, nil

@@ -250,9 +250,10 @@ func (s *Session) Look(ctx context.Context) error {
 	return s.tokens.accounts.store.Look(ctx, func(tx *store.Tx) error { return s.Check(ctx, tx) })
 }
 
-// Guard has each write of the request [Session.Check] it, and the vault vouch for its records.
+// Guard has each write of the request [Session.Check] it, and the vault vouch for its records. Its reads are counted
+// as those of the account.
 func (s *Session) Guard(ctx context.Context) {
-	store.SetGuard(ctx, s.Asks(), s.Check)
+	store.SetGuard(ctx, s.Account, s.Asks(), s.Check)
 	s.vouchBy(ctx, s.tokens.accounts.vault)
 }
 

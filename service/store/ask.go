@@ -39,6 +39,11 @@ func (s *Store) LookAsking(ctx context.Context, asks []Ask, f func(*Tx) error) e
 
 func (s *Store) lookAsking(ctx context.Context, asks []Ask, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
+	done, err := s.mayRead(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	line, err := newPipeline(ctx, s.read)
 	if err != nil {
 		return mark(s.engine, fmt.Errorf("look: %w", err))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/service/space"
+	"github.com/svcfs/svcfs/service/throttle"
 )
 
 const (
@@ -81,13 +82,14 @@ type engine interface {
 // Store is the database. It is safe for concurrent use, also by several
 // processes over one database.
 type Store struct {
-	engine engine
-	read   *sql.DB
-	write  *sql.DB
-	reads  *sql.TxOptions
-	once   sync.Once
-	schema fs.FS // folders of migrations, one for each engine
-	have   int   // the newest migration that ran when the store was opened
+	engine  engine
+	read    *sql.DB
+	write   *sql.DB
+	reads   *sql.TxOptions
+	readers *throttle.Slots[string] // connections that reads of one account have
+	once    sync.Once
+	schema  fs.FS // folders of migrations, one for each engine
+	have    int   // the newest migration that ran when the store was opened
 
 	timeout time.Duration // of a write; 0 = it may take its time
 	shares  bool          // writes of other chains may run at the same time, in other processes
@@ -148,6 +150,7 @@ func openOnce(ctx context.Context, dir, url string, migrations fs.FS) (*Store, e
 		return nil, err
 	}
 	s.schema = migrations
+	s.readers = throttle.NewSlots[string](s.read.Stats().MaxOpenConnections * 3 / 4)
 	s.ended, s.patience = make(chan struct{}, 1), patience
 	if err := s.migratePatiently(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -188,6 +191,11 @@ type Query string
 // Read runs f in a transaction that sees one state of the database.
 func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
+	done, err := s.mayRead(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	tx, err := s.read.BeginTx(ctx, s.reads)
 	if err != nil {
 		return mark(s.engine, fmt.Errorf("begin reading: %w", err))
@@ -201,6 +209,11 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 // must not write.
 func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
+	done, err := s.mayRead(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	return mark(s.engine, f(&Tx{statements: direct{s.read}, engine: s.engine}))
 }
 

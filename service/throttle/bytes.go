@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -19,42 +18,28 @@ const (
 // it at a time, except for a single larger thing, so that a few that stall leave enough
 // to the others. It is safe for concurrent use.
 type Bytes struct {
-	total, share int64
-	all          *semaphore.Weighted
-
-	mu  sync.Mutex
-	own map[string]*part
-}
-
-// part is the share of one caller.
-type part struct {
-	taken *semaphore.Weighted
-	users int // calls that have or want some
+	total int64
+	all   *semaphore.Weighted
+	own   *Slots[string] // bytes
 }
 
 // NewBytes makes a budget of so many bytes.
 func NewBytes(total int64) *Bytes {
-	return &Bytes{total: total, share: max(total/shares, min(total/2, leastShare), 1),
-		all: semaphore.NewWeighted(total), own: make(map[string]*part)}
+	return &Bytes{total: total, all: semaphore.NewWeighted(total),
+		own: newSlots[string](max(total/shares, min(total/2, leastShare), 1))}
 }
 
 // Share is how many bytes a caller has at a time, at most.
-func (b *Bytes) Share() int64 { return b.share }
+func (b *Bytes) Share() int64 { return b.own.most }
 
 // Wait takes n bytes as soon as they are free, first come, first served, and reports
 // false when ctx ends before. The caller gives them back with release, once. A caller
 // that wants much first waits for its own share, without delaying others.
 func (b *Bytes) Wait(ctx context.Context, caller string, n int64) (release func(), ok bool) {
 	n = min(max(n, 1), b.total) // one thing larger than all there is counts as all there is
-	ofOwn := min(n, b.share)
-	own := b.enter(caller)
-	if own.taken.Acquire(ctx, ofOwn) != nil {
-		b.leave(caller)
+	giveBack, ok := b.own.wait(ctx, caller, min(n, b.Share()))
+	if !ok {
 		return nil, false
-	}
-	giveBack := func() {
-		own.taken.Release(ofOwn)
-		b.leave(caller)
 	}
 	if b.all.Acquire(ctx, n) != nil {
 		giveBack()
@@ -64,22 +49,4 @@ func (b *Bytes) Wait(ctx context.Context, caller string, n int64) (release func(
 		b.all.Release(n)
 		giveBack()
 	}, true
-}
-
-func (b *Bytes) enter(caller string) *part {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.own[caller] == nil {
-		b.own[caller] = &part{taken: semaphore.NewWeighted(b.share)}
-	}
-	b.own[caller].users++
-	return b.own[caller]
-}
-
-func (b *Bytes) leave(caller string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.own[caller].users--; b.own[caller].users == 0 {
-		delete(b.own, caller)
-	}
 }

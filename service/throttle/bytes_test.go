@@ -60,6 +60,30 @@ func TestThreat31Slots(t *testing.T) {
 	other()
 }
 
+// Threat 31: who waits for a slot of its own gets the next one that is free.
+func TestThreat31WaitForASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSlots[string](1)
+		one, _ := s.Take("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, ok := s.Wait(ctx, "a"); ok {
+			t.Error("one more than there are")
+		}
+		time.AfterFunc(time.Second, one)
+		two, ok := s.Wait(t.Context(), "a")
+		if !ok {
+			t.Fatal("the free slot is not given")
+		}
+		if other, ok := s.Wait(t.Context(), "b"); ok {
+			other()
+		}
+		if two(); len(s.own) != 0 {
+			t.Errorf("%d callers are remembered", len(s.own))
+		}
+	})
+}
+
 // Threat 31: a caller waits for the cost of a large answer.
 func TestThreat31LargeAnswersCount(t *testing.T) {
 	l := New[string](1, 10)
