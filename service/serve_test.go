@@ -35,6 +35,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 // serving is a service that answers on its own listener, as svcd runs it.
@@ -706,15 +707,19 @@ func TestTLS(t *testing.T) {
 // is possible, and an endless flood is told to wait.
 func TestLooksWithoutAccountAreBoundedByAddress(t *testing.T) {
 	t.Parallel()
-	svc := run(t).svc
+	r := run(t)
 	// no time goes by, however slow the machine is
-	synctest.Test(t, func(t *testing.T) { looksAreBounded(t, svc.Handler()) })
+	synctest.Test(t, func(t *testing.T) { looksAreBounded(t, r.svc.Handler(), strings.TrimPrefix(r.url, "http://")) })
 }
 
-func looksAreBounded(t *testing.T, service http.Handler) {
-	ask := func(method, path, client string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, path, strings.NewReader("{}"))
-		r.RemoteAddr = net.JoinHostPort(client, "1234")
+func looksAreBounded(t *testing.T, service http.Handler, host string) {
+	type request struct {
+		method, path string
+		header       http.Header
+	}
+	ask := func(q request, client string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(q.method, q.path, strings.NewReader("{}"))
+		r.Host, r.RemoteAddr, r.Header = host, net.JoinHostPort(client, "1234"), q.header
 		w := httptest.NewRecorder()
 		service.ServeHTTP(w, r)
 		return w
@@ -726,26 +731,42 @@ func looksAreBounded(t *testing.T, service http.Handler) {
 		}
 		return told && w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "1"
 	}
-	for _, route := range []struct{ method, path, client, neighbour, stranger string }{
-		{http.MethodPost, wire.PathRPC, "203.0.113.1", "203.0.113.1", "203.0.113.2"},
-		{http.MethodGet, wire.PathTlog + "key", "2001:db8:0:1::1", "2001:db8:0:1::2", "2001:db8:0:2::1"},
-		{http.MethodPost, wire.PathRPC, "127.0.0.9", "127.0.0.9", "127.0.0.8"}, // this machine may be a proxy
+	_, port, _ := net.SplitHostPort(host)
+	look := request{http.MethodPost, wire.PathRPC, nil}
+	wrong := []request{
+		{http.MethodPost, wire.PathTools + wire.OpAuthStatus, bearer("x")},
+		{http.MethodPost, wire.PathTools + wire.OpAuthStatus, http.Header{wire.HeaderAPIKey: {"x"},
+			wire.HeaderAccountID: {"x"}}},
+		{http.MethodGet, web.Path + "api/session", http.Header{"Cookie": {"svc_session_" + port + "=x"}}},
+		{http.MethodPost, web.Path + "api/sign-out", nil},
+	}
+	for _, route := range []struct {
+		request
+		client, neighbour, stranger string
+	}{
+		{look, "203.0.113.1", "203.0.113.1", "203.0.113.2"},
+		{request{http.MethodGet, wire.PathTlog + "key", nil}, "2001:db8:0:1::1", "2001:db8:0:1::2", "2001:db8:0:2::1"},
+		{look, "127.0.0.9", "127.0.0.9", "127.0.0.8"}, // this machine may be a proxy
 	} {
 		passed := 0
-		for passed < 100_000 && !refuses(ask(route.method, route.path, route.client)) {
+		for passed < 100_000 && !refuses(ask(route.request, route.client)) {
 			passed++
 		}
 		if passed < 5000 || passed == 100_000 {
 			t.Errorf("%s: %d requests passed", route.path, passed)
 		}
-		for _, again := range []struct{ method, path string }{{route.method, route.path},
-			{http.MethodGet, wire.PathCapabilities}} {
-			if !refuses(ask(again.method, again.path, route.neighbour)) {
-				t.Errorf("%s: the same network passes", again.path)
+		for i, again := range append(wrong, route.request, request{http.MethodGet, wire.PathCapabilities, nil}) {
+			if !refuses(ask(again, route.neighbour)) {
+				t.Errorf("%s: the same network passes (%d)", again.path, i)
 			}
 		}
 		for _, other := range []string{route.stranger, "127.0.0.1", "::1"} {
-			if w := ask(route.method, route.path, other); w.Code != http.StatusOK || refuses(w) {
+			for i, again := range wrong {
+				if refuses(ask(again, other)) {
+					t.Errorf("%s: another network does not pass (%d)", again.path, i)
+				}
+			}
+			if w := ask(route.request, other); w.Code != http.StatusOK || refuses(w) {
 				t.Errorf("%s: from %s %d", route.path, other, w.Code)
 			}
 		}

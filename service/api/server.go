@@ -102,6 +102,7 @@ func New(d Deps) (http.Handler, error) {
 		spools: throttle.NewSlots[string](spoolsPerAccount),
 		work:   semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
+	d.Tokens.Limit(func(ctx context.Context) (func(), error) { return s.clients.enter(traceOf(ctx).client) })
 	s.tools = s.operations()
 	d.Metrics.WatchParts(s.partsUp)
 	reads := map[string]web.Transfer{

@@ -205,6 +205,11 @@ func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error
 // Page returns the session of the token in the cookie of the account page. Each write of the request checks the session
 // once more.
 func (t *Tokens) Page(ctx context.Context, token string) (*Session, error) {
+	done, err := t.mayOpen(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	k, err := t.claimsOf(ctx, token)
 	if errors.As(err, new(*fault.Error)) || err == nil && k.Page == "" {
 		return nil, noPage()

@@ -27,6 +27,7 @@ type Tokens struct {
 	lifetime time.Duration
 	now      func() time.Time
 	clock    *clock
+	ask      func(context.Context) (done func(), err error) // see [Tokens.Limit]
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]known // by the hash of their token
@@ -38,8 +39,13 @@ func NewTokens(a *Accounts, address string, lifetime time.Duration, now func() t
 		lifetime = vaultwire.MaxTokenLifetime
 	}
 	return &Tokens{accounts: a, address: address, lifetime: lifetime, now: now,
-		clock: newClock(now), known: make(map[[sha256.Size]byte]known)}
+		clock: newClock(now), known: make(map[[sha256.Size]byte]known),
+		ask: func(context.Context) (func(), error) { return func() {}, nil }}
 }
+
+// Limit has ask be called before a credential is looked at that is not known to be good, and done afterwards. The error
+// of ask ends the request. It is set before the first request.
+func (t *Tokens) Limit(ask func(context.Context) (done func(), err error)) { t.ask = ask }
 
 // Lifetime returns how long a token is good, as expires_in says it.
 func (t *Tokens) Lifetime() string {
@@ -140,10 +146,13 @@ func sealedOnly() error {
 // send the same key with each request.
 func (t *Tokens) ByKey(ctx context.Context, account, key string) (*Session, error) {
 	hash := sha256.Sum256([]byte("key\n" + account + "\n" + key))
-	t.mu.Lock()
-	k, ok := t.known[hash]
-	t.mu.Unlock()
-	if !ok || k.ended || !t.isNow(k) {
+	k, ok := t.knownAs(hash)
+	if !ok || k.ended {
+		done, err := t.ask(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		issued, err := t.signIn(ctx, Key{Account: account, Clear: key})
 		if err != nil {
 			return nil, err
@@ -221,11 +230,24 @@ func (s *Session) RequestKey() []byte { return s.known.Request }
 // unless that was wrong before. Whoever opens a session has it checked before it reads or changes anything for the
 // account.
 func (t *Tokens) Open(ctx context.Context, token string) (*Session, error) {
+	done, err := t.mayOpen(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	s, err := t.open(ctx, token)
 	if err == nil && s.known.ended {
 		err = s.Look(ctx)
 	}
 	return s, err
+}
+
+// mayOpen asks before a token is opened that is not known to be good.
+func (t *Tokens) mayOpen(ctx context.Context, token string) (done func(), err error) {
+	if k, ok := t.knownAs(sha256.Sum256([]byte(token))); ok && !k.ended {
+		return func() {}, nil
+	}
+	return t.ask(ctx)
 }
 
 // Checked returns the session of an account that was checked.
@@ -336,10 +358,8 @@ func (t *Tokens) failed(ctx context.Context, err error) error {
 // token once: clients send the same one with each request.
 func (t *Tokens) claimsOf(ctx context.Context, token string) (known, error) {
 	hash := sha256.Sum256([]byte(token))
-	t.mu.Lock()
-	k, ok := t.known[hash]
-	t.mu.Unlock()
-	if ok && t.isNow(k) {
+	k, ok := t.knownAs(hash)
+	if ok {
 		return k, nil
 	}
 	c, err := t.accounts.vault.OpenToken(ctx, vaultwire.OpenToken{Token: []byte(token), Address: t.address})
@@ -349,6 +369,14 @@ func (t *Tokens) claimsOf(ctx context.Context, token string) (known, error) {
 	}
 	t.remember(k)
 	return k, nil
+}
+
+// knownAs returns what is remembered of a credential that is good now, except for the account's key.
+func (t *Tokens) knownAs(hash [sha256.Size]byte) (k known, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok = t.known[hash]
+	return k, ok && t.isNow(k)
 }
 
 func (t *Tokens) isNow(k known) bool {

@@ -1,10 +1,12 @@
 package auth
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -70,6 +72,64 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 		t.Error("the beginning of a known token is good")
 	}
 }
+
+// Threat 31: only what is known to be good is not counted as a request of a stranger: each question of another token,
+// key or cookie.
+func TestThreat31UnknownCredentialsCount(t *testing.T) {
+	tokens, key := tokensOf(t, time.Now)
+	good, err := tokens.SignIn(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, under, full := 0, 0, fault.New(wire.CodeRateLimited, "full")
+	var refuse error
+	tokens.Limit(func(context.Context) (func(), error) {
+		asked, under = asked+1, under+1
+		return func() { under-- }, refuse
+	})
+	open := func(token string) error { return errOf(tokens.Open(t.Context(), token)) }
+	page := func(token string) error { return errOf(tokens.Page(t.Context(), token)) }
+	byKey := func(clear string) error { return errOf(tokens.ByKey(t.Context(), key.Account, clear)) }
+	for _, tc := range []struct {
+		what         string
+		try          func(string) error
+		secret       string
+		good         bool
+		first, again int // how often it is asked
+	}{
+		{"a token", open, good, true, 1, 0},
+		{"another token", open, good[:len(good)-1], false, 1, 1},
+		{"a key", byKey, key.Clear, true, 1, 0},
+		{"another key", byKey, key.Clear + "x", false, 1, 1},
+		{"a cookie", page, "x", false, 1, 1},
+	} {
+		for _, want := range []int{tc.first, tc.again} {
+			if asked = 0; (tc.try(tc.secret) == nil) != tc.good || asked != want || under != 0 {
+				t.Errorf("%s: asked %d times, want %d; %d are under way", tc.what, asked, want, under)
+			}
+		}
+		refuse = full
+		if err := tc.try(tc.secret + "y"); fault.Of(err).Code != wire.CodeRateLimited {
+			t.Errorf("%s beyond the limit: %v", tc.what, err)
+		}
+		if err := tc.try(tc.secret); tc.good && err != nil {
+			t.Errorf("%s that is known, beyond the limit: %v", tc.what, err)
+		}
+		refuse, under = nil, 0
+	}
+	if _, _, err := tokens.accounts.Rotate(t.Context(), key.Account, ""); err != nil {
+		t.Fatal(err)
+	}
+	s, err := tokens.Open(t.Context(), good)
+	if err == nil {
+		err = s.Look(t.Context())
+	}
+	if asked = 0; err == nil || open(good) == nil || asked != 1 {
+		t.Errorf("the token of an earlier key: %v, asked %d times", err, asked)
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
 
 // A clock that is set goes on being believed once it has gone on evenly for a minute. Until then nobody signs in if it
 // was set back; tokens from before are good, but for those that it has not come to yet.

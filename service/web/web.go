@@ -28,8 +28,9 @@ import (
 const Path = "/account/"
 
 const (
-	pathAPI    = Path + "api"
-	pathSignIn = pathAPI + "/sign-in"
+	pathAPI     = Path + "api"
+	pathSignIn  = pathAPI + "/sign-in"
+	pathSignOut = pathAPI + "/sign-out"
 )
 
 const (
@@ -105,7 +106,7 @@ type page struct {
 
 // OpenPaths are the patterns below [Path] that need no session and cost work.
 func OpenPaths() []string {
-	return []string{"POST " + pathSignIn, "GET " + pathStart, "GET " + pathCallback}
+	return []string{"POST " + pathSignIn, "POST " + pathSignOut, "GET " + pathStart, "GET " + pathCallback}
 }
 
 // New returns the handler of everything below [Path].
@@ -134,7 +135,7 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 		mux.HandleFunc(pattern, file)
 	}
 	mux.HandleFunc("POST "+pathSignIn, p.change(p.answering(p.signIn)))
-	mux.HandleFunc("POST "+pathAPI+"/sign-out", p.change(p.answering(p.signOut)))
+	mux.HandleFunc("POST "+pathSignOut, p.change(p.answering(p.signOut)))
 	mux.HandleFunc("GET "+pathAPI+"/session", p.answering(p.session))
 	mux.HandleFunc("POST "+pathAPI+"/key", p.change(p.signedIn(p.newKey)))
 	for path, read := range p.reads() {
