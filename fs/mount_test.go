@@ -883,7 +883,7 @@ func TestA4ListingWhileRemoving(t *testing.T) {
 // turns.
 func TestA4ListingWithASmallBuffer(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.Options.Timeout = -1 }) // each look asks
-	const many = 400 // more than two answers
+	const many = 400                                           // more than two answers
 	for i := range many {
 		m.must(order{Do: "put", Group: "team", Name: fmt.Sprintf("f%04d", i), Data: []byte("x"), Size: 1})
 	}
