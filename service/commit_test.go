@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -157,17 +158,25 @@ func (c *cutter) pass(client net.Conn) {
 		}
 	})
 	buf := make([]byte, 64<<10)
+	lock, writes := []byte(waitsForWriters), false
 	for {
 		n, err := client.Read(buf)
 		if err != nil {
 			return
 		}
-		if isCommit(buf[:n]) && c.armed.Swap(false) {
-			if c.instead != nil {
-				c.instead()
-			} else {
-				cut.Store(true)
+		if name := preparedLock.FindSubmatch(buf[:n]); name != nil {
+			lock = bytes.Clone(name[1])
+		}
+		writes = writes || bytes.Contains(buf[:n], lock)
+		if isCommit(buf[:n]) {
+			if writes && c.armed.Swap(false) {
+				if c.instead != nil {
+					c.instead()
+				} else {
+					cut.Store(true)
+				}
 			}
+			writes = false
 		}
 		if _, err := io.Copy(server, bytes.NewReader(buf[:n])); err != nil {
 			return
@@ -175,8 +184,14 @@ func (c *cutter) pass(client net.Conn) {
 	}
 }
 
+// waitsForWriters is in what each write begins with, and no transaction of the sequencer. preparedLock finds the name
+// under which pgx has it prepared on a connection.
+const waitsForWriters = "CASE WHEN alone"
+
+var preparedLock = regexp.MustCompile(`(stmtcache_[0-9a-f]+)\x00[^\x00]*` + waitsForWriters)
+
 // isCommit looks for the name under which pgx has the commit of a write prepared, but for the preparation, which has
-// its text. The sequencer and readers commit without a name.
+// its text. Readers commit without a name.
 func isCommit(sent []byte) bool {
 	sum := sha256.Sum256([]byte("COMMIT"))
 	return bytes.Contains(sent, fmt.Appendf(nil, "stmtcache_%x", sum[:24])) && !bytes.Contains(sent, []byte("COMMIT\x00"))
