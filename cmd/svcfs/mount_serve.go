@@ -89,9 +89,9 @@ func (m *liveMount) serve(signals *signalWatch) error {
 func (m *liveMount) drain(ctx context.Context, limit time.Duration) []report.Pending {
 	if n := len(m.tree.Pending()); n > 0 {
 		m.app.ui.progress("uploading %s before unmounting", plural(n, "file"))
+		m.extend(limit)
 	}
 	if limit > 0 {
-		m.extend(limit)
 		before := m.client.Traffic().Moved
 		moving, cancel := whileMoving(ctx, limit, func() int64 {
 			moved := m.client.Traffic().Moved
@@ -109,8 +109,11 @@ func (m *liveMount) drain(ctx context.Context, limit time.Duration) []report.Pen
 	return left
 }
 
-// extend tells the service manager that the end takes longer than a limit.
+// extend tells the service manager that the end takes longer than a limit; 0 = there is none.
 func (m *liveMount) extend(limit time.Duration) {
+	if limit == 0 {
+		return
+	}
 	m.app.notifyManager(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (2 * limit).Microseconds()))
 }
 
