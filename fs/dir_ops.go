@@ -202,6 +202,8 @@ func (n *dirNode) Rmdir(ctx context.Context, name string) syscall.Errno {
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return unix.EACCES
 	}
+	ctx, done := patiently(ctx)
+	defer done()
 	return errno(n.d.Rmdir(ctx, name))
 }
 
@@ -253,6 +255,8 @@ func (n *dirNode) Link(ctx context.Context, target gofs.InodeEmbedder, name stri
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return nil, unix.EACCES
 	}
+	ctx, done := patiently(ctx)
+	defer done()
 	if err := n.d.Link(ctx, node.f, name); err != nil {
 		return nil, errno(err)
 	}

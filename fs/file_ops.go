@@ -47,11 +47,8 @@ func (n *fileNode) tellSize() {
 
 // Read answers with the bytes in the cache, without a copy.
 func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	if fh.h.Waits() {
-		patient, done := patiently(ctx)
-		defer done()
-		ctx = patient
-	}
+	ctx, done := patiently(ctx)
+	defer done()
 	v, err := fh.h.View(ctx, dest, off)
 	if err != nil {
 		return nil, errno(err)
@@ -66,11 +63,8 @@ func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.Re
 // Write copies into the staged content; nothing leaves the machine (W1). The
 // kernel has placed appended data already.
 func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
-	if fh.h.Waits() { // blocks that are changed in part are fetched
-		patient, done := patiently(ctx)
-		defer done()
-		ctx = patient
-	}
+	ctx, done := patiently(ctx)
+	defer done()
 	n, err := fh.h.WriteAt(ctx, data, off)
 	if err != nil {
 		return 0, errno(err)

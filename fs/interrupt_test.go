@@ -1,13 +1,17 @@
 package fs
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 func TestE2StopsTellsSignalsApart(t *testing.T) {
@@ -45,14 +49,14 @@ func TestE2StopsTellsSignalsApart(t *testing.T) {
 	}
 }
 
-// closing closes a file in a thread of its own, whose number it tells.
-func closing(f *os.File) (thread int, done <-chan error) {
+// inThread does something in a thread of its own, whose number it tells.
+func inThread(do func() error) (thread int, done <-chan error) {
 	number, result := make(chan int), make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		number <- unix.Gettid()
-		result <- f.Close()
+		result <- do()
 	}()
 	return <-number, result
 }
@@ -78,7 +82,7 @@ func TestE2HarmlessSignalsDoNotEndAClose(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.must(order{Do: "stall", Name: "upload", On: true})
-			thread, done := closing(f)
+			thread, done := inThread(f.Close)
 			m.waitFor(1)
 			ok(t, unix.Tgkill(os.Getpid(), thread, c.signal))
 			if c.fails {
@@ -107,18 +111,13 @@ func TestE2HarmlessSignalsDoNotEndAListing(t *testing.T) {
 	m.must(order{Do: "member", Group: "other", On: true})
 	m.refresh()
 	m.must(order{Do: "stall", Name: "entries", On: true})
-	number, result := make(chan int), make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		number <- unix.Gettid()
+	thread, done := inThread(func() error {
 		fd, err := unix.Open(m.path("other"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Close(fd)
 		}
-		result <- err
-	}()
-	thread := <-number
+		return err
+	})
 	m.waitFor(1)
 	for range 2 {
 		ok(t, unix.Tgkill(os.Getpid(), thread, unix.SIGURG))
@@ -126,7 +125,94 @@ func TestE2HarmlessSignalsDoNotEndAListing(t *testing.T) {
 	// Whether it fails shows once the service answers, or the listing has waited enough.
 	time.Sleep(4 * signalPoll)
 	m.must(order{Do: "stall", Name: "entries"})
-	if err := inTime(t, "opening the folder", func() error { return <-result }); err != nil {
+	if err := inTime(t, "opening the folder", func() error { return <-done }); err != nil {
 		t.Errorf("opening the folder: %v", err)
 	}
+}
+
+// Nor do calls of other kinds that wait.
+func TestE2HarmlessSignalsEndNothingThatWaits(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, unix.SIGUSR1)
+	defer signal.Stop(caught)
+	m := mounting(t)
+	m.must(order{Do: "put", Group: "team", Name: "old", Data: []byte("hello"), Size: 5})
+	m.must(order{Do: "made folder", Group: "team", Name: "folder"})
+	m.refresh()
+	m.write("team/x.tmp", "text")
+	open := func(name string, flags int) int {
+		fd, err := unix.Open(m.path("team/"+name), flags|unix.O_CLOEXEC, 0o600)
+		ok(t, err)
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return fd
+	}
+	late, saved := open("old", unix.O_WRONLY), open("saved", unix.O_WRONLY|unix.O_CREAT)
+	_, err := unix.Write(saved, []byte("text"))
+	ok(t, err)
+	beside := open("saved", unix.O_RDWR)
+	save := func() <-chan error {
+		second, err := unix.Dup(saved)
+		ok(t, err)
+		_, closed := inThread(func() error { return unix.Close(second) })
+		m.waitFor(1)
+		return closed
+	}
+	none := func() <-chan error { return nil }
+	for _, c := range []struct {
+		name  string
+		stall string
+		first func() <-chan error
+		call  uintptr
+		do    func() error
+	}{
+		{"a first write", "retrieve", none, unix.SYS_PWRITE64, func() error { return pwrite(late) }},
+		{"a read beside a save", "upload", save, unix.SYS_PREAD64, func() error {
+			_, err := unix.Pread(beside, make([]byte, 4), 0)
+			return err
+		}},
+		{"a write beside a save", "upload", func() <-chan error {
+			ok(t, pwrite(beside))
+			return save()
+		}, unix.SYS_PWRITE64, func() error { return pwrite(beside) }},
+		{"link", "upload", none, unix.SYS_LINKAT, func() error {
+			return unix.Link(m.path("team/x.tmp"), m.path("team/real"))
+		}},
+		{"rmdir", "remove folder", none, unix.SYS_UNLINKAT, func() error {
+			return unix.Unlinkat(unix.AT_FDCWD, m.path("team/folder"), unix.AT_REMOVEDIR)
+		}},
+	} {
+		m.must(order{Do: "stall", Name: c.stall, On: true})
+		first := c.first()
+		thread, done := inThread(c.do)
+		m.interrupt(thread, c.call, done)
+		m.must(order{Do: "stall", Name: c.stall})
+		if err := inTime(t, c.name, func() error { return <-done }); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if first != nil {
+			ok(t, <-first)
+		}
+	}
+}
+
+func pwrite(fd int) error {
+	_, err := unix.Pwrite(fd, []byte("TEXT"), 0)
+	return err
+}
+
+// interrupt sends a signal to a thread that waits in a system call, and returns once the mount knows of it.
+func (m *mount) interrupt(thread int, call uintptr, done <-chan error) {
+	m.t.Helper()
+	status := func(file, begin string) func() bool {
+		return func() bool {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/%s", thread, file))
+			return len(done) > 0 || err == nil && strings.Contains(string(text), begin)
+		}
+	}
+	number := fmt.Sprintf("%d 0x", call)
+	proctest.Eventually(m.t, "the call waits", status("syscall", number))
+	_ = unix.Tgkill(os.Getpid(), thread, unix.SIGUSR1) // it may have ended
+	proctest.Eventually(m.t, "the kernel tells the mount", status("status", "State:\tD"))
+	var st unix.Statfs_t
+	ok(m.t, unix.Statfs(m.dir, &st)) // is read after the interruption
 }

@@ -61,12 +61,6 @@ func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 	return copy(p, v.Bytes), nil
 }
 
-// Waits reports whether a read may have to wait for a retrieval.
-func (h *Handle) Waits() bool {
-	e := h.f.entry.Load()
-	return h.peeks || h.readsLate() || e != nil && content.IsCut(e)
-}
-
 // readsLate reports whether the first read retrieves the content.
 func (h *Handle) readsLate() bool { return h.late && !h.peeks && !h.flags.Write }
 
