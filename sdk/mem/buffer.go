@@ -20,6 +20,8 @@ const (
 	smallestCell = 512
 	largestCell  = 128 << 10
 	arenaBytes   = 1 << 20
+	// spareArenas bounds the arenas without a buffer that a pool keeps for the next ones, of any size.
+	spareArenas = 4
 	// keptBytes bounds the mappings that a pool keeps for the next buffers of their size, in
 	// bytes. Who reads a large file returns a block for each that it takes: a mapping that
 	// the kernel makes anew for every block costs a page fault for every page.
@@ -31,14 +33,28 @@ const (
 // for concurrent use. The zero value is not usable, see [NewPool].
 type Pool struct {
 	mu     sync.Mutex
-	free   map[int][][]byte // wiped cells, by size in bytes
-	arenas [][]byte
-	kept   [][]byte // wiped mappings of blocks, the oldest first
+	arenas map[*arena]struct{} // that have buffers
+	free   map[int][]*arena    // those of them with free cells, by size of the cells in bytes
+	spare  [][]byte            // wiped arenas without a buffer
+	kept   [][]byte            // wiped mappings of blocks, the oldest first
 	closed bool
 }
 
+// arena is a mapping that buffers share. Its cells have one size.
+type arena struct {
+	mem  []byte
+	next int      // where the cells begin that nobody had
+	free [][]byte // wiped cells before
+	out  int      // cells that buffers have
+}
+
+// isFull needs Pool.mu.
+func (a *arena) isFull() bool { return len(a.free) == 0 && a.next == len(a.mem) }
+
 // NewPool returns an empty pool.
-func NewPool() *Pool { return &Pool{free: make(map[int][][]byte)} }
+func NewPool() *Pool {
+	return &Pool{arenas: make(map[*arena]struct{}), free: make(map[int][]*arena)}
+}
 
 // Get returns a buffer of size zero bytes. The caller owns the buffer until
 // [Buffer.Release]. It fails if the system has no memory.
@@ -55,14 +71,17 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.free = nil
+	for a := range p.arenas {
+		p.spare = append(p.spare, a.mem)
+	}
+	p.arenas, p.free = nil, nil
 	var first error
-	for _, arena := range p.arenas {
-		if err := unmapMemory(arena); err != nil && first == nil {
+	for _, mem := range p.spare {
+		if err := unmapMemory(mem); err != nil && first == nil {
 			first = fmt.Errorf("unmap arena: %w", err)
 		}
 	}
-	p.arenas = nil
+	p.spare = nil
 	for _, mem := range p.kept {
 		if err := unmapMemory(mem); err != nil && first == nil {
 			first = fmt.Errorf("unmap kept memory: %w", err)
@@ -145,35 +164,78 @@ func cellSize(need int) int {
 	return size
 }
 
-// cell returns a wiped cell.
-func (p *Pool) cell(size int) ([]byte, error) {
+// cell returns a wiped cell and its arena.
+func (p *Pool) cell(size int) (cell []byte, a *arena, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, fmt.Errorf("buffer pool is closed")
+		return nil, nil, fmt.Errorf("buffer pool is closed")
 	}
-	if len(p.free[size]) == 0 {
-		arena, err := mapMemory(arenaBytes)
+	if last := len(p.free[size]) - 1; last >= 0 {
+		a = p.free[size][last]
+	} else if a, err = p.addArena(size); err != nil {
+		return nil, nil, err
+	}
+	if last := len(a.free) - 1; last >= 0 {
+		cell, a.free = a.free[last], a.free[:last]
+	} else {
+		cell = a.mem[a.next : a.next+size : a.next+size]
+		a.next += size
+	}
+	a.out++
+	if a.isFull() {
+		p.free[size] = p.free[size][:len(p.free[size])-1]
+	}
+	return cell, a, nil
+}
+
+// addArena adds an arena with cells of size bytes. Needs Pool.mu.
+func (p *Pool) addArena(size int) (*arena, error) {
+	a := new(arena)
+	if last := len(p.spare) - 1; last >= 0 {
+		a.mem, p.spare = p.spare[last], p.spare[:last]
+	} else {
+		mem, err := mapMemory(arenaBytes)
 		if err != nil {
 			return nil, fmt.Errorf("map %d bytes: %w", arenaBytes, err)
 		}
-		p.arenas = append(p.arenas, arena)
-		for at := 0; at < arenaBytes; at += size {
-			p.free[size] = append(p.free[size], arena[at:at+size:at+size])
-		}
+		a.mem = mem
 	}
-	cells := p.free[size]
-	last := len(cells) - 1
-	p.free[size] = cells[:last]
-	return cells[last], nil
+	p.arenas[a] = struct{}{}
+	p.free[size] = append(p.free[size], a)
+	return a, nil
 }
 
-func (p *Pool) putCell(cell []byte) {
+// putCell takes a wiped cell back. An arena without a buffer serves buffers of any size, or returns to the system.
+func (p *Pool) putCell(a *arena, cell []byte) {
+	if over := p.takeBack(a, cell); over != nil {
+		_ = unmapMemory(over)
+	}
+}
+
+// takeBack is putCell, and returns what is to return to the system.
+func (p *Pool) takeBack(a *arena, cell []byte) (over []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free != nil {
-		p.free[cap(cell)] = append(p.free[cap(cell)], cell)
+	if p.closed {
+		return nil
 	}
+	size := len(cell)
+	if a.isFull() {
+		p.free[size] = append(p.free[size], a)
+	}
+	a.free = append(a.free, cell)
+	if a.out--; a.out > 0 {
+		return nil
+	}
+	at := slices.Index(p.free[size], a)
+	p.free[size] = slices.Delete(p.free[size], at, at+1)
+	delete(p.arenas, a)
+	if len(p.spare) < spareArenas {
+		p.spare = append(p.spare, a.mem)
+		return nil
+	}
+	return a.mem
 }
 
 // Buffer is a resizable byte slice for the plaintext of one file, with room after it for
@@ -182,7 +244,7 @@ func (p *Pool) putCell(cell []byte) {
 type Buffer struct {
 	pool *Pool
 	mem  []byte // whole cell or mapping; nil after Release
-	own  bool   // mem is a mapping of its own
+	in   *arena // of the cell; nil = mem is a mapping of its own
 	size int
 
 	take  func(bytes int64) error // function of Within; may be nil
@@ -290,17 +352,17 @@ func (b *Buffer) grow(need int) error {
 		need = max(need, ahead)
 	}
 	if size := cellSize(need); size != 0 {
-		cell, err := b.pool.cell(size)
+		cell, in, err := b.pool.cell(size)
 		if err != nil {
 			return err
 		}
-		b.replace(cell, false)
+		b.replace(cell, in)
 		return nil
 	}
 	if err := b.ask(need); err != nil {
 		return err
 	}
-	if b.own {
+	if b.isOwn() {
 		mem, err := remapMemory(b.mem, need)
 		if err != nil {
 			return fmt.Errorf("grow buffer to %d bytes: %w", need, err)
@@ -309,35 +371,38 @@ func (b *Buffer) grow(need int) error {
 		return nil
 	}
 	if kept := b.pool.takeKept(need); kept != nil {
-		b.replace(kept, true)
+		b.replace(kept, nil)
 		return nil
 	}
 	mem, err := mapMemory(need)
 	if err != nil {
 		return fmt.Errorf("map %d bytes: %w", need, err)
 	}
-	b.replace(mem, true)
+	b.replace(mem, nil)
 	return nil
 }
 
-func (b *Buffer) replace(mem []byte, own bool) {
+func (b *Buffer) replace(mem []byte, in *arena) {
 	copy(mem, b.mem[:b.size])
 	b.drop()
-	b.mem, b.own = mem, own
+	b.mem, b.in = mem, in
 }
+
+// isOwn reports whether the memory is a mapping of its own.
+func (b *Buffer) isOwn() bool { return b.mem != nil && b.in == nil }
 
 // drop wipes and frees the memory.
 func (b *Buffer) drop() {
 	if b.mem == nil {
 		return
 	}
-	if b.own {
+	if b.isOwn() {
 		b.pool.keep(b.mem)
 	} else {
 		clear(b.mem)
-		b.pool.putCell(b.mem)
+		b.pool.putCell(b.in, b.mem)
 	}
-	b.mem = nil
+	b.mem, b.in = nil, nil
 }
 
 // Release wipes the content and frees the memory. A second Release does nothing. No other
@@ -346,7 +411,7 @@ func (b *Buffer) Release() {
 	b.background.mu.Lock()
 	defer b.background.mu.Unlock()
 	b.drop()
-	b.own, b.size = false, 0
+	b.size = 0
 	if b.take != nil && b.taken > 0 {
 		_ = b.take(-b.taken) // returning memory cannot fail
 		b.taken = 0

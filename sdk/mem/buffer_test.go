@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -55,6 +56,40 @@ func TestBufferIsWipedBeforeReuse(t *testing.T) {
 		b.Release()
 		if bytes.Contains(seen, []byte("canary")) {
 			t.Errorf("a released buffer of %d bytes still holds its content", size)
+		}
+	}
+}
+
+// Small buffers of every size in turn take no more memory than those of one size: an arena without a buffer serves
+// other sizes, wiped, and more than a few return to the system.
+func TestArenasServeEverySize(t *testing.T) {
+	p := NewPool()
+	defer func() { _ = p.Close() }()
+	const held = 8
+	for _, size := range []int64{400, 3 << 10, 30 << 10, 120 << 10} {
+		var list []*Buffer
+		for n := int64(0); n < held*arenaBytes; n += FootprintOf(size) {
+			b, err := p.Get(size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := slices.IndexFunc(b.Bytes(), func(c byte) bool { return c != 0 }); i >= 0 {
+				t.Fatalf("byte %d of a buffer of %d is not wiped", i, size)
+			}
+			b.Bytes()[0], b.Bytes()[size-1] = 1, 1
+			list = append(list, b)
+		}
+		if got := len(p.arenas) + len(p.spare); got > held {
+			t.Errorf("size %d: %d arenas for %d MiB", size, got, held)
+		}
+		for i := range list { // not in the order in which they were made
+			list[(i*7+3)%len(list)].Release()
+		}
+		for _, b := range list {
+			b.Release()
+		}
+		if len(p.arenas) != 0 || len(p.spare) != spareArenas {
+			t.Errorf("size %d: %d arenas stay, and %d spare ones", size, len(p.arenas), len(p.spare))
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (b *Buffer) forgetHash(inPlace bool) {
 // arrived reports that the content up to end is complete, and nothing follows it.
 func (b *Buffer) arrived(end int64) {
 	before := b.background.appended.Swap(end)
-	if end/hashStep != before/hashStep && b.own && !b.background.running.Swap(true) {
+	if end/hashStep != before/hashStep && b.isOwn() && !b.background.running.Swap(true) {
 		go b.work()
 	}
 }
@@ -109,7 +109,7 @@ func (b *Buffer) workStep() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	come := int(a.appended.Load())
-	if b.own && !a.off {
+	if b.isOwn() && !a.off {
 		a.prefaulted = max(a.prefaulted, come&^(prefaultStep-1))
 		if until := min(come+min(prefaultAhead, come/4), len(b.mem)) &^ (pageBytes - 1); a.prefaulted < until {
 			next := min(a.prefaulted+prefaultStep, until)
