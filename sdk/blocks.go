@@ -72,6 +72,9 @@ func (b *Blocks) Fee() Amount { return b.fee }
 // Layout returns how the file is cut into blocks. Local, free.
 func (b *Blocks) Layout() format.Layout { return b.layout }
 
+// Footprint returns the memory that the list of the parts occupies, in bytes: at most 16 MiB. Local, free.
+func (b *Blocks) Footprint() int64 { return int64(len(b.manifest)) * format.RunBytes }
+
 // Read fetches consecutive blocks from first on with one request, and sets each buffer to the
 // plaintext of one block. After a lost connection it asks for the blocks that are missing. On
 // error all buffers are empty. Free: the claim was paid by OpenBlocks. Errors: [ErrCorrupt] for a

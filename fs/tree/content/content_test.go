@@ -37,14 +37,16 @@ type service struct {
 	closed     bool
 	wrong      error // of Check
 	failed     []error
-	short      bool // blocks come without their last byte
+	short      bool  // blocks come without their last byte
+	bytes      int64 // it occupies
 }
 
 func (s *service) Layout() format.Layout {
 	return format.Layout{Size: int64(len(s.data)), BlockBytes: s.blockBytes}
 }
-func (s *service) Fee() sdk.Amount { return sdk.Amount{} }
-func (s *service) Close() error    { s.closed = true; return nil }
+func (s *service) Fee() sdk.Amount  { return sdk.Amount{} }
+func (s *service) Footprint() int64 { return s.bytes }
+func (s *service) Close() error     { s.closed = true; return nil }
 func (s *service) Read(_ context.Context, first int64, into []*mem.Buffer) error {
 	for n, buf := range into {
 		i := first + int64(n)
@@ -318,6 +320,29 @@ func TestClosedContentStaysOpen(t *testing.T) {
 	}
 	for i, from := range all {
 		if from.closed != (i == 0) {
+			t.Errorf("closed: %v, of file %d", from.closed, i)
+		}
+	}
+}
+
+// A file in many parts counts as what its list occupies, and few such files stay open after programs closed them.
+func TestListsOfPartsCount(t *testing.T) {
+	s := newStore(t, 0)
+	s.opt.Reopen = 1 << 62
+	const each = MostReopenedBytes / 2
+	var all []*service
+	for i := range 4 {
+		e, from := version("0123456789", true)
+		e.Ref, from.bytes = sdk.Ref(rune('a'+i)), each
+		held := hold(t, s, e, new(Known), from)
+		if got := s.Cache.Stats().Bytes; got < each {
+			t.Errorf("%d bytes count", got)
+		}
+		held.Close()
+		all = append(all, from)
+	}
+	for i, from := range all {
+		if from.closed != (i < 3) {
 			t.Errorf("closed: %v, of file %d", from.closed, i)
 		}
 	}

@@ -52,7 +52,7 @@ func (r *Recorded) Release() {
 // Close is Release by the last program that had the content open: what is in blocks stays open for a while.
 func (r *Recorded) Close() {
 	if r != nil && r.source != nil {
-		r.store.keep(r.lease)
+		r.store.keep(r.lease, r.source.Footprint())
 		return
 	}
 	r.Release()

@@ -22,6 +22,7 @@ import (
 type Blocks interface {
 	Layout() format.Layout
 	Fee() sdk.Amount
+	Footprint() int64 // memory that it occupies, in bytes
 	Read(ctx context.Context, first int64, into []*mem.Buffer) error
 	Close() error
 }
@@ -60,7 +61,7 @@ type Source struct {
 	next atomic.Pointer[Source]
 }
 
-// SourceBytes is the memory that counts for an open file, in bytes.
+// SourceBytes is the memory that counts for an open file, beside that of its [Blocks], in bytes.
 const SourceBytes = 16 << 10
 
 // Open opens e, whose bytes come from origin. It fetches nothing, and costs one claim: nothing where all blocks are in
@@ -98,8 +99,15 @@ func (s *Store) newSource(e *sdk.Entry, known *Known, origin Origin, as *shape) 
 // Bytes returns nothing: the content is in the blocks.
 func (s *Source) Bytes() []byte { return nil }
 
-// Footprint is the memory for layout and keys.
-func (s *Source) Footprint() int64 { return SourceBytes }
+// Footprint is the memory for layout, keys and parts.
+func (s *Source) Footprint() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.blocks == nil {
+		return SourceBytes
+	}
+	return SourceBytes + s.blocks.Footprint()
+}
 
 // Release ends the requests under way, and wipes the keys after the last.
 func (s *Source) Release() {

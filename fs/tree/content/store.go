@@ -65,7 +65,13 @@ type Store struct {
 	reading blocks.Memory
 
 	mu     sync.Mutex
-	closed []*cache.Lease // of content in blocks that programs closed a moment ago, oldest first
+	closed []closed // content in blocks that programs closed a moment ago, oldest first
+}
+
+// closed is content that stays open for a while.
+type closed struct {
+	lease *cache.Lease
+	bytes int64 // it occupies
 }
 
 const (
@@ -73,6 +79,8 @@ const (
 	AheadShare = 4
 	// MostReopened is how many files stay open after programs closed them.
 	MostReopened = 64
+	// MostReopenedBytes bounds what they occupy but for the last one, in bytes.
+	MostReopenedBytes = format.MaxManifestBytes
 )
 
 // NewStore returns a store without contents. The caller closes its cache.
@@ -108,25 +116,30 @@ func (s *Store) Rename(was, now *sdk.Entry, l format.Layout) {
 }
 
 // keep releases a lease in a while, or when there are too many: many open a file twice, and pay once.
-func (s *Store) keep(lease *cache.Lease) {
+func (s *Store) keep(lease *cache.Lease, bytes int64) {
 	if s.opt.Reopen < 0 {
 		lease.Release()
 		return
 	}
 	s.mu.Lock()
-	s.closed = append(s.closed, lease)
-	var oldest *cache.Lease
-	if len(s.closed) > MostReopened {
-		oldest = s.closed[0]
-		s.closed = slices.Delete(s.closed, 0, 1)
+	s.closed = append(s.closed, closed{lease, bytes})
+	var held int64
+	for _, c := range s.closed {
+		held += c.bytes
 	}
+	n := 0 // of the oldest
+	for ; n < len(s.closed)-1 && (len(s.closed)-n > MostReopened || held > MostReopenedBytes); n++ {
+		held -= s.closed[n].bytes
+	}
+	over := slices.Clone(s.closed[:n])
+	s.closed = slices.Delete(s.closed, 0, n)
 	s.mu.Unlock()
-	if oldest != nil {
-		oldest.Release()
+	for _, c := range over {
+		c.lease.Release()
 	}
 	time.AfterFunc(s.opt.Reopen, func() {
 		s.mu.Lock()
-		s.closed = slices.DeleteFunc(s.closed, func(l *cache.Lease) bool { return l == lease })
+		s.closed = slices.DeleteFunc(s.closed, func(c closed) bool { return c.lease == lease })
 		s.mu.Unlock()
 		lease.Release()
 	})

@@ -42,6 +42,12 @@ func (b *Blocks) Layout() format.Layout { return b.item.Layout() }
 // Fee is nothing.
 func (b *Blocks) Fee() sdk.Amount { return sdk.Amount{} }
 
+// Footprint is the memory of the list of changed blocks, in bytes.
+func (b *Blocks) Footprint() int64 { return int64(len(b.item.Changed())) * extentBytes }
+
+// extentBytes is the size of a [format.Extent], in bytes.
+const extentBytes = 16
+
 // Read reads blocks from first on: those that were not changed need the service.
 func (b *Blocks) Read(ctx context.Context, first int64, into []*mem.Buffer) error {
 	changed := b.item.Changed()

@@ -130,6 +130,9 @@ func (b *Blocks) Layout() format.Layout { return b.layout }
 // Fee is zero.
 func (b *Blocks) Fee() sdk.Amount { return sdk.Amount{} }
 
+// Footprint is zero.
+func (b *Blocks) Footprint() int64 { return 0 }
+
 // Read fetches consecutive blocks.
 func (b *Blocks) Read(ctx context.Context, first int64, into []*mem.Buffer) (err error) {
 	defer func() {
