@@ -66,6 +66,8 @@ type mounted struct {
 	opt  Options
 	used atomic.Int64 // when a program last asked for something, ns since the epoch
 
+	nodes atomic.Uint64 // that were made
+
 	processes processes // that asked
 
 	teller *teller

@@ -19,6 +19,7 @@ type node struct {
 	gofs.Inode
 	m     *mounted
 	shows tree.Node
+	made  uint64 // counts the nodes: a later one took the place of those of the same inode
 }
 
 // dirNode shows a directory of the tree to the kernel.
@@ -55,10 +56,11 @@ func (m *mounted) newHandle(ctx context.Context, h *tree.Handle, flags tree.Open
 // embedder makes the kernel side of a node of the tree. go-fuse recognises by inode number and
 // generation that it knows the node, once it has the answer, and then uses the old one.
 func (m *mounted) embedder(n tree.Node) gofs.InodeEmbedder {
+	made := m.nodes.Add(1)
 	if d, ok := n.(*tree.Dir); ok {
-		return &dirNode{node: node{m: m, shows: d}, d: d}
+		return &dirNode{node: node{m: m, shows: d, made: made}, d: d}
 	}
-	return &fileNode{node: node{m: m, shows: n}, f: n.(*tree.File)}
+	return &fileNode{node: node{m: m, shows: n, made: made}, f: n.(*tree.File)}
 }
 
 // child makes the kernel's inode for a node of the tree and fills out.

@@ -256,7 +256,7 @@ func (k *notifier) knowFile(n *fileNode) {
 func (k *notifier) forgetDir(n *dirNode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if known := k.dirs[n.d]; known != nil && known.StableAttr() == n.StableAttr() {
+	if known := k.dirs[n.d]; known != nil && known.made <= n.made {
 		delete(k.dirs, n.d)
 	}
 }
@@ -264,8 +264,9 @@ func (k *notifier) forgetDir(n *dirNode) {
 func (k *notifier) forgetFile(n *fileNode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// go-fuse forgets no node in whose place it put another of the same inode: see makeToTell.
-	nodes := slices.DeleteFunc(k.files[n.f], func(known *fileNode) bool { return known.StableAttr() == n.StableAttr() })
+	// go-fuse forgets no node in whose place it put another of the same inode: see makeToTell. A later node may be
+	// known already: the kernel may look the file up again meanwhile.
+	nodes := slices.DeleteFunc(k.files[n.f], func(known *fileNode) bool { return known.made <= n.made })
 	if k.files[n.f] = nodes; len(nodes) == 0 {
 		delete(k.files, n.f)
 	}
