@@ -3,10 +3,13 @@ package web_test
 import (
 	"bytes"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
@@ -352,6 +355,101 @@ func TestMovesOnThePage(t *testing.T) {
 	r.press(kb.Enter)
 	r.sees("That did not work.")
 	holds("[papers/2026/c.txt papers/2026/c.txt papers/2026/new/deep/y papers/2026/new/x papers/b.txt papers/z]")
+}
+
+// hurry has the page wait for nothing before it tries again.
+const hurry = `window.setTimeout = ((real) => (then) => real(then))(window.setTimeout)`
+
+// A rename that breaks leaves all versions under one name, the newest as such, and a move that broke is repeated from
+// its dialog.
+func TestRenamesThatBreakOnThePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	var calls, refusedFrom, refusedTo, busy, lost atomic.Int32 // by their number
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !strings.Contains(r.URL.Path, "/rename_") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		switch n := calls.Add(1); {
+		case n == busy.Load():
+			http.Error(w, `{"error":"busy","code":"UNAVAILABLE"}`, http.StatusServiceUnavailable)
+		case n == lost.Load():
+			next.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		case n >= refusedFrom.Load() && n <= refusedTo.Load():
+			http.Error(w, `{"error":"refused","code":"VALIDATION_FAILED"}`, http.StatusBadRequest)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	}
+	breaks := func(refusals ...int32) {
+		calls.Store(0)
+		refusedFrom.Store(refusals[0])
+		refusedTo.Store(refusals[len(refusals)-1])
+	}
+	alice := s.user("alice", "10")
+	alice.register("team")
+	c := alice.signedIn()
+	newest := ""
+	for _, name := range []string{"report", "report", "report", "report", "a.txt", "b.txt", "old/x"} {
+		ref := alice.upload("team", name, []byte(name), nil, "").CID
+		if name == "report" {
+			newest = ref
+		}
+	}
+	holds := func(report, want string) {
+		t.Helper()
+		if got := fmt.Sprint(alice.living("team")); got != want {
+			t.Errorf("the group holds %s, want %s", got, want)
+		}
+		if head := list(s.get(c, "names?group=team&name="+report)["names"])[0]["head"]; head != newest {
+			t.Errorf("the newest version of %s is another", report)
+		}
+	}
+	b := alice.browse()
+	for _, text := range []string{"status of 400", "status of 503", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION"} {
+		b.expect(text)
+	}
+	b.js("location.hash = '#/groups/team'; " + hurry)
+	pick := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			b.await(`document.querySelector("[aria-label='Select ` + name + `']")`)
+			b.js(`document.querySelector("[aria-label='Select ` + name + `']").click()`)
+		}
+	}
+	pick("report")
+	b.click("Rename")
+	breaks(3)
+	b.fill("rename", "final")
+	b.press(kb.Enter)
+	b.sees("Refused.")
+	b.await(`!document.querySelector("dialog button:disabled")`)
+	holds("report", "[a.txt b.txt old/x report report report report]")
+	breaks(3, 4, 5)
+	b.press(kb.Enter)
+	b.sees("Of 4 versions the oldest 2 may have the new name now. Give all the same name again.")
+	holds("report", "[a.txt b.txt final final old/x report report]")
+	breaks(0)
+	busy.Store(1)
+	lost.Store(2)
+	b.press(kb.Enter)
+	b.await(`!document.querySelector("dialog") && ` + isDrawn)
+	holds("final", "[a.txt b.txt final final final final old/x]")
+
+	busy.Store(0)
+	breaks(6, 7)
+	lost.Store(1)
+	pick("final", "a.txt", "old", "b.txt")
+	b.click("Move")
+	b.fill("into", "papers")
+	b.press(kb.Enter)
+	b.sees("Refused.")
+	b.click("Move")
+	b.await(`!document.querySelector("dialog") && ` + isDrawn)
+	holds("papers/final", "[papers/a.txt papers/b.txt papers/final papers/final papers/final papers/final "+
+		"papers/old/x]")
 }
 
 // A folder is saved with what is in it, where the browser can: each file once it is verified, and over nothing.

@@ -3,6 +3,8 @@
 
 const ours = { "X-Svc-Page": "1" };
 
+const pauses = [1000, 2000, 4000, 8000, 16000]; // ms before a further try
+
 export class ServiceError extends Error {
 	constructor(status, code, message) {
 		super(message);
@@ -28,6 +30,26 @@ export async function post(path, body) {
 // of the operation.
 export function call(op, request) {
 	return post(`tools/${op}`, request);
+}
+
+// isUnknown reports whether a change that failed so may have been made.
+export function isUnknown(error) {
+	return [0, 503].includes(error.status);
+}
+
+// patiently does work that may be repeated again after a lost connection, and when the service asks to wait. signal, if
+// there is one, ends it.
+export async function patiently(work, signal) {
+	for (let tries = 0; ; tries++) {
+		signal?.throwIfAborted();
+		try {
+			return await work();
+		} catch (error) {
+			signal?.throwIfAborted();
+			if (![0, 429, 503].includes(error.status) || tries === pauses.length) throw error;
+			await new Promise((resolve) => { setTimeout(resolve, pauses[tries]); signal?.addEventListener("abort", resolve, { once: true }); });
+		}
+	}
 }
 
 // put sends bytes; step is told how many went. signal ends it. It resolves to the answer.

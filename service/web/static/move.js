@@ -1,6 +1,6 @@
 // Other names for files and folders.
 
-import { call, get } from "./api.js";
+import { call, get, isUnknown, patiently } from "./api.js";
 import { askForm, field, h } from "./dom.js";
 import { plural, price, unfit, unfitPath, visible } from "./text.js";
 
@@ -52,21 +52,49 @@ export async function move(g, rows, into) {
 	return `Moved ${plural(rows.length, "entry", "entries")}`;
 }
 
-// rename changes a name that no other has. Of a file it begins with the oldest version, so that the newest stays that.
+// rename changes a name that no other has. A row that has its new name already is passed over, so that a move of several
+// may be repeated.
 async function rename(g, row, to) {
 	const from = pathOf(row);
 	if (from === to) return;
 	const { names: [{ head, is_folder: isFolder }] } = await get("names", { group: g.id, name: to });
-	if (head !== "none" || isFolder) throw new Error(`There is something called ${visible(to)} already.`);
-	if (row.isFolder) {
-		const { records } = await get("ledger", { group: g.id });
-		await call("rename_folder", { group_id: g.id, folder: from, new_folder: to, seq: records[0].seq });
-		return;
+	if (row.isFolder || head !== row.file.ipfs_hash) {
+		if ((head !== "none" && to !== row.half) || isFolder) throw new Error(`There is something called ${visible(to)} already.`);
+		await (row.isFolder ? renameFolder(g, from, to) : renameVersions(g, row, from, to));
 	}
+	if (row.isFolder) row.folder.folder = to;
+	else row.file.filename = to;
+}
+
+async function renameFolder(g, from, to) {
+	const { records } = await get("ledger", { group: g.id });
+	await patiently(() => call("rename_folder", { group_id: g.id, folder: from, new_folder: to, seq: records[0].seq }));
+}
+
+// renameVersions begins with the oldest version, so that the newest stays that. After a failure all have the old name
+// again, or the row says which name some of them have: the next try goes on with that.
+async function renameVersions(g, row, from, to) {
 	const versions = [];
 	for (let page = { more: true }; page.more;) {
 		page = await get("file", { group: g.id, name: from, ...(versions.length > 0 && { before: versions.at(-1).seq }) });
 		versions.push(...page.files);
 	}
-	for (const f of versions.reverse()) if (!f.deleted) await call("rename_file", { group_id: g.id, ipfs_hash: f.ipfs_hash, filename: to });
+	const living = versions.reverse().filter((f) => !f.deleted);
+	const named = (f, filename) => patiently(() => call("rename_file", { group_id: g.id, ipfs_hash: f.ipfs_hash, filename }));
+	for (const [i, f] of living.entries()) {
+		try {
+			await named(f, to);
+		} catch (error) {
+			const renamed = living.slice(0, isUnknown(error) ? i + 1 : i);
+			if (living.length === 1 || renamed.length === 0) throw error;
+			row.half = to;
+			try {
+				for (const back of [...renamed, living.at(-1)]) await named(back, from);
+			} catch {
+				throw new Error(`${error.message} Of ${living.length} versions the oldest ${renamed.length} may have the new name now. Give all the same name again.`);
+			}
+			row.half = undefined;
+			throw error;
+		}
+	}
 }

@@ -1,13 +1,12 @@
 // Saving a file: its content is sealed here, and only then sent.
 
-import { put, ServiceError } from "./api.js";
+import { patiently, put } from "./api.js";
 import { hex, join } from "./bytes.js";
 import { be, digest, keyBytes } from "./format.js";
 import { blockBytes, BlockSealer, partBlocks, sealWhole, wholeBytes } from "./seal.js";
 import { SHA256 } from "./sha256.js";
 import { tokensOf } from "./text.js";
 
-const pauses = [1000, 2000, 4000, 8000, 16000]; // ms before a further try
 const unclaimed = "application/octet-stream";
 
 // upload saves what source reads as a version of a name that follows head. source has size, type,
@@ -31,7 +30,7 @@ export async function upload({ group, name, head }, source, step, signal) {
 		blob_size: body.length, blob_hash: hex(await digest(body)), versioned: true, base: head,
 	}, body);
 	const sent = format.version === 1 ? (n) => step(Math.min(n, source.size)) : () => {};
-	const { result } = await patiently(signal, () => put(`uploads/${id}`, sealed, sent, signal));
+	const { result } = await patiently(() => put(`uploads/${id}`, sealed, sent, signal), signal);
 	return { fee: tokensOf(BigInt(result.fee ?? "0")) };
 }
 
@@ -51,12 +50,12 @@ async function sendBlocks({ id, group, key, size, take, step, signal }) {
 	for (let first = 0; first < count; first += partBlocks) {
 		const at = first * blockBytes;
 		const plain = await take(Math.min(partBlocks * blockBytes, size - at));
-		await patiently(signal, async () => {
+		await patiently(async () => { // each time under a new id
 			const part = await sealer.part(first, plain);
 			const query = new URLSearchParams({ group_id: group, block_size: blockBytes, blocks: `${first}-${first + part.sealed.length - 1}` });
 			await put(`uploads/${id}/${hex(part.id)}?${query}`, join(...part.sealed), (sent) => step(at + Math.min(sent, plain.length)), signal);
 			await sealer.sent(part);
-		});
+		}, signal);
 	}
 	const { manifest, root, check } = await sealer.end();
 	return { body: manifest, format: { version: 2, block_size: blockBytes, root: hex(root), key_check: hex(check) } };
@@ -64,23 +63,6 @@ async function sendBlocks({ id, group, key, size, take, step, signal }) {
 
 function randomHex(n) {
 	return hex(crypto.getRandomValues(new Uint8Array(n)));
-}
-
-// patiently does work again after a lost connection, and when the service asks to wait. work may be
-// repeated: a record answers the same again, and a part goes under a new id.
-async function patiently(signal, work) {
-	for (let tries = 0; ; tries++) {
-		signal.throwIfAborted();
-		try {
-			return await work();
-		} catch (error) {
-			signal.throwIfAborted();
-			if (error.code === "UNSUPPORTED") throw new Error("This group keeps files in one piece, and the page sends such files up to 4 MB. Use: svcfs put");
-			const passes = error instanceof ServiceError && (error.status === 0 || error.status === 429 || error.status === 503);
-			if (!passes || tries === pauses.length) throw error;
-			await new Promise((resolve) => { setTimeout(resolve, pauses[tries]); signal.addEventListener("abort", resolve, { once: true }); });
-		}
-	}
 }
 
 // fileSource reads a file of this machine.

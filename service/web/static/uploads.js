@@ -14,6 +14,11 @@ const shownNames = 10;
 
 const uncharged = "Cancelled. Nothing was saved or charged.";
 
+const refusals = {
+	HEAD_CHANGED: "Somebody saved this name meanwhile. Yours was not recorded, and no upload was charged. Look at theirs, then try again: yours becomes a newer version.",
+	UNSUPPORTED: "This group keeps files in one piece, and the page sends such files up to 4 MB. Use: svcfs put",
+};
+
 // A job saves what open resolves to, a source of size bytes, as the name, which the rows call label.
 const queue = []; // jobs that wait
 let working = null; // the job that is under way
@@ -213,8 +218,7 @@ async function carryOut(job) {
 			show(job, job.cancelled, dismissButton(job));
 			return;
 		}
-		const why = error.code === "HEAD_CHANGED" ? "Somebody saved this name meanwhile. Yours was not recorded, and no upload was charged. Look at theirs, then try again: yours becomes a newer version." : error.message;
-		show(job, "Not saved", notice("bad", why), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+		show(job, "Not saved", notice("bad", refusals[error.code] ?? error.message), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
 	} finally {
 		source?.close?.();
 	}
