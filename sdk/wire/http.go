@@ -188,6 +188,7 @@ const (
 	CodeGroupDeleted   = "GROUP_DELETED"     // 403 its owner deleted it, and no group gets its id again; ours
 	// 409 the group is not offered to the caller, not yet or not any more; ours
 	CodeNotOffered    = "NOT_OFFERED"
+	CodeOtherAccount  = "OTHER_ACCOUNT"      // 409 another account signed in on the account page; ours
 	CodePending       = "PENDING"            // 409 recorded, and carried out later
 	CodeConflict      = "CONFLICT"           // 409 already a member, not a member, …
 	CodeFileNotFound  = "FILE_KEY_NOT_FOUND" // 404 no such reference in this group

@@ -61,7 +61,7 @@ func (e *Error) Status() int {
 		wire.CodeUploadUnknown, wire.CodeUnsupported:
 		return http.StatusNotFound
 	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodePending, wire.CodeBase,
-		wire.CodeMissing, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent, wire.CodeJournalEnded:
+		wire.CodeMissing, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent, wire.CodeJournalEnded, wire.CodeOtherAccount:
 		return http.StatusConflict
 	case wire.CodePartExists:
 		return http.StatusPreconditionFailed

@@ -236,6 +236,7 @@ func TestLinkOpenedWhileSignedIn(t *testing.T) {
 	b := alice.browse()
 	_, fragment, _ := strings.Cut(bob.link(), "#")
 	b.js("location.hash = '" + fragment + "'")
+	b.sees("This link signs you in as " + bob.id + " on this browser, once.")
 	b.sees("You are signed in as " + alice.id + "; that ends.")
 	b.click("Manage Account")
 	b.sees("Rotate this key")
@@ -245,6 +246,69 @@ func TestLinkOpenedWhileSignedIn(t *testing.T) {
 	b.js("location.hash = '" + fragment + "'")
 	b.click("Sign in")
 	b.await("document.getElementById('account')?.textContent === '" + bob.id + "'")
+}
+
+// A tab does nothing for the account that somebody signed in in another tab: it loads anew, and says so.
+func TestTabActsForTheAccountThatItShows(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	alice.register("team")
+	alice.add("team", bob.id)
+	c := bob.signedIn()
+	part := s.page(http.MethodPut, "uploads/"+strings.Repeat("0a", 16)+"/"+strings.Repeat("0a", 16), nil)
+	part.Header.Set("Content-Type", "application/octet-stream")
+	for _, req := range []*http.Request{part, s.page(http.MethodGet, "session", nil),
+		s.page(http.MethodGet, "groups", nil), s.page(http.MethodPost, "key", object{"replace": true}),
+		s.page(http.MethodPost, "tools/register_group", object{"group_id": "another"})} {
+		req.Header.Set("X-Svc-Account", alice.id)
+		if status, body := do(t, c, req); status != http.StatusConflict || decode(t, body)["code"] != "OTHER_ACCOUNT" {
+			t.Errorf("%s %s: %d %s", req.Method, req.URL.Path, status, body)
+		}
+	}
+	b := alice.browse()
+	b.expect("status of 409")
+	elsewhere := func(u *user) {
+		t.Helper()
+		status := eval[int](b, `fetch("api/sign-in", { method: "POST", body: '{"link":"`+u.secret()+`"}',
+			headers: { "X-Svc-Page": "1", "Content-Type": "application/json" } }).then((r) => r.status)`)
+		if status != http.StatusOK {
+			t.Fatal(status)
+		}
+	}
+	shows := func(u, before *user) {
+		t.Helper()
+		b.sees("This tab showed " + before.id + ".")
+		b.await(`document.getElementById("who")?.innerText.endsWith("` + u.id + `")`)
+	}
+	b.js("location.hash = '#/groups/team'")
+	b.choose(false, `[["first.txt", "x"], ["next.txt", "x"]]`)
+	b.await(button("Upload for 0.078 tokens"))
+	b.js(heldRead)
+	b.click("Upload for 0.078 tokens")
+	b.await("window.goOn")
+	elsewhere(bob)
+	b.js("goOn()")
+	shows(bob, alice)
+	if files := alice.files("team"); len(files) != 0 {
+		t.Errorf("recorded for another account: %+v", files)
+	}
+	b.js("location.hash = '#/account'")
+	b.await(button("Rotate this key"))
+	elsewhere(alice)
+	b.click("Rotate this key")
+	b.click("Yes, rotate key")
+	shows(alice, bob)
+	for _, u := range []*user{alice, bob} {
+		if status, body := u.tool(wire.OpGetOwnedGroups, nil); status != http.StatusOK {
+			t.Errorf("the key of %s: %d %s", u.id, status, body)
+		}
+	}
+	b.do(chromedp.Reload())
+	b.await(`document.getElementById("who")?.innerText.endsWith("` + alice.id + `")`)
+	if strings.Contains(b.body(), "This tab showed") {
+		t.Error("it is told again")
+	}
 }
 
 func TestKeyIsShownOnceAndReplacesTheOld(t *testing.T) {

@@ -104,7 +104,8 @@ func (p *page) secretOf(r *http.Request, name string) (string, bool) {
 	return sent[0].Value, true
 }
 
-// caller returns the session of an account that is signed in.
+// caller returns the session of an account that is signed in. It refuses a tab that shows another account: since that
+// was drawn, somebody signed in in another tab.
 func (p *page) caller(r *http.Request) (*auth.Session, error) {
 	token, ok := p.secretOf(r, cookieName)
 	if !ok {
@@ -113,6 +114,9 @@ func (p *page) caller(r *http.Request) (*auth.Session, error) {
 	by, err := p.Tokens.Page(r.Context(), token)
 	if err == nil {
 		err = p.admit(r, by.Account)
+	}
+	if shown := r.Header.Get(headerWho); err == nil && shown != "" && shown != by.Account {
+		err = fault.New(wire.CodeOtherAccount, "%s is signed in now: load the page again", by.Account)
 	}
 	return by, err
 }
@@ -123,9 +127,14 @@ func (p *page) signIn(w http.ResponseWriter, r *http.Request) (any, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
 	var req struct {
 		Link string `json:"link"`
+		Look bool   `json:"look"` // whose it is; it stays good
 	}
 	if err := decode(r, &req); err != nil {
 		return nil, err
+	}
+	if req.Look {
+		account, err := p.Tokens.LinkOf(r.Context(), req.Link)
+		return map[string]string{"account_id": account}, err
 	}
 	account, session, err := p.Tokens.UseLink(r.Context(), req.Link)
 	if err != nil {

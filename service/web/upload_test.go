@@ -212,6 +212,11 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 	}
 }
 
+// heldRead has the next file that is read wait until the test says goOn.
+const heldRead = `Blob.prototype.slice = () => ({ arrayBuffer: () => new Promise((resolve) => {
+	window.goOn = () => resolve(new ArrayBuffer(1));
+}) })`
+
 func TestThreat59RefusedUploads(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -261,8 +266,7 @@ func TestThreat59RefusedUploads(t *testing.T) {
 	upload(`[["gone.txt", "x"]]`)
 	b.sees("The browser cannot read it")
 	b.click("Dismiss gone.txt")
-	b.js(
-		`Blob.prototype.slice = () => ({ arrayBuffer: () => new Promise((resolve) => { window.goOn = () => resolve(new ArrayBuffer(1)); }) })`)
+	b.js(heldRead)
 	upload(`[["slow.txt", "x"]]`)
 	b.await("window.goOn")
 	upload(`[["waits.txt", "x"]]`)

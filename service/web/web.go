@@ -45,7 +45,9 @@ const (
 	// headerPage marks requests of the page's own script. A form cannot send it; another
 	// origin would need CORS, which is never granted here.
 	headerPage = "X-Svc-Page"
-	policy     = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	// headerWho names the account that a tab shows.
+	headerWho = "X-Svc-Account"
+	policy    = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; " +
 		"trusted-types 'none'"
 )

@@ -1,7 +1,17 @@
 // Calls to the service. The session is in a cookie no script can read; every
 // change carries a header only this page may send.
 
-const ours = { "X-Svc-Page": "1" };
+export let account = ""; // that this tab shows; its requests are refused when another one is signed in
+
+// actAs sets the account of the requests that follow.
+export function actAs(id) {
+	account = id;
+}
+
+// ours are the headers of a request.
+function ours() {
+	return { "X-Svc-Page": "1", ...(account && { "X-Svc-Account": account }) };
+}
 
 const pauses = [1000, 2000, 4000, 8000, 16000]; // ms before a further try
 
@@ -17,12 +27,17 @@ export class ServiceError extends Error {
 export async function get(path, params) {
 	const pairs = Object.entries(params ?? {}).flatMap(([name, value]) => [value].flat().map((v) => [name, v]));
 	const query = params ? `?${new URLSearchParams(pairs)}` : "";
-	return read(await send(`api/${path}${query}`, {}));
+	return read(await send(`api/${path}${query}`, { headers: ours() }));
+}
+
+// who asks who is signed in, whatever account is shown.
+export async function who() {
+	return read(await send("api/session", {}));
 }
 
 export async function post(path, body) {
 	return read(await send(`api/${path}`, {
-		method: "POST", body: JSON.stringify(body), headers: { ...ours, "Content-Type": "application/json" },
+		method: "POST", body: JSON.stringify(body), headers: { ...ours(), "Content-Type": "application/json" },
 	}));
 }
 
@@ -57,7 +72,7 @@ export function put(path, body, step, signal) {
 	return new Promise((resolve, reject) => {
 		const request = new XMLHttpRequest(); // fetch does not tell how much was sent
 		request.open("PUT", `api/${path}`);
-		for (const [name, value] of Object.entries({ ...ours, "Content-Type": "application/octet-stream" })) request.setRequestHeader(name, value);
+		for (const [name, value] of Object.entries({ ...ours(), "Content-Type": "application/octet-stream" })) request.setRequestHeader(name, value);
 		const abort = () => request.abort();
 		signal.addEventListener("abort", abort);
 		request.upload.addEventListener("progress", (event) => step(event.loaded));
@@ -94,13 +109,13 @@ export async function fetchBytes(address) {
 
 // stream resolves to the reader of a long answer, from the byte from on.
 export async function stream(address, from) {
-	const response = await content(address, from > 0 ? { Range: `bytes=${from}-` } : {});
+	const response = await content(address, from > 0 && { Range: `bytes=${from}-` });
 	if (from > 0 && response.status !== 206) throw new Error("The service sent the file from its beginning.");
 	return response.body.getReader();
 }
 
-async function content(address, headers = {}) {
-	const response = await send(`api${address}`, { headers });
+async function content(address, headers) {
+	const response = await send(`api${address}`, { headers: { ...ours(), ...headers } });
 	if (!response.ok) await read(response);
 	return response;
 }
@@ -126,6 +141,7 @@ async function read(response) {
 	}
 	if (response.ok) return body;
 	if (response.status === 401) window.dispatchEvent(new Event("signed-out"));
+	if (body.code === "OTHER_ACCOUNT") window.dispatchEvent(new Event("other-account"));
 	throw new ServiceError(response.status, body.code, sentence(body.error) + advice(body.code));
 }
 

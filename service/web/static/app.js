@@ -1,7 +1,7 @@
 // The account page: who is signed in, and which view the address names.
 
-import { get, post } from "./api.js";
-import { announce, failure, h } from "./dom.js";
+import { account, actAs, post, who } from "./api.js";
+import { announce, failure, h, notice } from "./dom.js";
 import { accountView } from "./account.js";
 import { fileView } from "./file.js";
 import { groupView } from "./group.js";
@@ -18,6 +18,7 @@ import { forgetClaims } from "./verify.js";
 const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 const signOut = document.getElementById("sign-out");
+const shownAs = document.getElementById("who");
 
 let session = { account_id: "" };
 let turn = 0; // a view that was left does not draw any more
@@ -46,7 +47,10 @@ function route() {
 
 // refresh asks the service who is signed in and what it has.
 async function refresh() {
-	session = await get("session");
+	const now = await who();
+	if (now.account_id && account && now.account_id !== account) return startAnew();
+	if (now.account_id) actAs(now.account_id);
+	session = now;
 	setClock(session.now_ms);
 	return session;
 }
@@ -55,6 +59,21 @@ async function refresh() {
 function forgetAccount() {
 	forget();
 	forgetClaims();
+}
+
+// startAnew loads the page again for the account that is signed in now: nothing of the one before is left.
+function startAnew() {
+	history.replaceState({ before: account }, "");
+	forgetAccount();
+	location.reload();
+	return new Promise(() => {});
+}
+
+// tellOther says, once, that another account was shown before.
+function tellOther() {
+	if (!history.state?.before) return;
+	document.querySelector("header").append(h("div", { class: "bar" }, notice("warn", `This tab showed ${history.state.before}. Another account signed in on this browser since, and is shown now. Uploads that were not done then were not saved.`)));
+	history.replaceState(null, "");
 }
 
 async function show(isNew = true) {
@@ -69,11 +88,15 @@ async function show(isNew = true) {
 		await refresh();
 		if (mine !== turn) return;
 		const signedIn = session.account_id !== "";
-		nav.hidden = signOut.hidden = !signedIn;
-		if (!signedIn) forgetAccount();
+		nav.hidden = signOut.hidden = shownAs.hidden = !signedIn;
+		shownAs.lastElementChild.textContent = session.account_id;
+		if (!signedIn) {
+			forgetAccount();
+			actAs("");
+		}
 		if (!signedIn || link) {
 			document.title = "Sign in · svcfs";
-			signInView(draw, session, link, begin);
+			await signInView(draw, session, link, begin);
 			return;
 		}
 		const [title, view] = route();
@@ -90,7 +113,6 @@ async function show(isNew = true) {
 
 function begin() {
 	link = "";
-	forgetAccount();
 	history.replaceState(null, "", "#/account");
 	show();
 }
@@ -131,10 +153,12 @@ function arrive() {
 }
 
 window.addEventListener("hashchange", arrive);
-window.addEventListener("signed-out", () => { if (session.account_id !== "") show(); });
+window.addEventListener("signed-out", () => { if (session.account_id !== "" && !link) show(); });
+window.addEventListener("other-account", startAnew);
 // Files were saved: what is shown may have changed, unless its user is at work in it.
 window.addEventListener("uploaded", () => {
 	const { view } = placeOf(location.hash);
 	if (["groups", "file"].includes(view) && !document.querySelector("dialog[open], main button:disabled") && !main.contains(document.activeElement?.closest("form"))) show(false);
 });
+tellOther();
 arrive();

@@ -248,4 +248,4 @@ export function forget() {
 	panel.hidden = true;
 }
 
-window.addEventListener("beforeunload", (event) => { if (working) event.preventDefault(); });
+window.addEventListener("beforeunload", (event) => { if (working && !working.stop.signal.aborted) event.preventDefault(); });
