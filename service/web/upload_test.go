@@ -316,6 +316,52 @@ func TestThreat59RefusedUploads(t *testing.T) {
 	}
 }
 
+// What waits when the session ends is not lost: the same account tries it again, and it is gone for another one.
+func TestUploadsWaitForTheNextSession(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	alice.register("team")
+	b := alice.browse()
+	b.expect("status of 401")
+	b.js("location.hash = '#/groups/team'")
+	const waiting = `Array.from(document.querySelectorAll("#uploads li")).filter((li) => li.textContent.includes("Not saved: you were signed out")).length`
+	ends := func(files string, n int) {
+		t.Helper()
+		b.choose(false, files)
+		b.await(button("Upload for 0.078 tokens"))
+		b.js("window.realSlice ??= Blob.prototype.slice; " + heldRead)
+		b.click("Upload for 0.078 tokens")
+		b.await("window.goOn")
+		s.sql("UPDATE web_sessions SET expires_ns = 1")
+		b.js("goOn(); Blob.prototype.slice = realSlice; delete window.goOn")
+		b.sees("Ask the operator of this service for a sign-in link")
+		b.await(fmt.Sprint(waiting, " === ", n))
+	}
+	signsIn := func(u *user) {
+		t.Helper()
+		b.js("location.hash = '#link=" + u.secret() + "'")
+		b.sees("This link signs you in as " + u.id)
+		b.click("Sign in")
+		b.await("document.getElementById('account')?.textContent === '" + u.id + "'")
+	}
+	ends(`[["1.txt", "x"], ["2.txt", "x"]]`, 2)
+	b.click("Try 1.txt again")
+	b.sees("Not signed in")
+	signsIn(alice)
+	b.click("Try 1.txt again")
+	b.click("Try 2.txt again")
+	b.await(`Array.from(document.querySelectorAll("#uploads li")).filter((li) => li.textContent.includes("Saved, for")).length === 2`)
+	if got := fmt.Sprint(alice.living("team")); got != "[1.txt 2.txt]" {
+		t.Errorf("the group holds %s", got)
+	}
+	b.js("location.hash = '#/groups/team'")
+	ends(`[["3.txt", "x"], ["4.txt", "x"]]`, 2)
+	signsIn(bob)
+	b.sees("This tab showed " + alice.id)
+	b.await(`document.getElementById("uploads").hidden`)
+}
+
 // What the page sends has the checks of every other client.
 func TestThreat59UploadsOnBothEngines(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import { placeOf } from "./place.js";
 import { signInView } from "./signin.js";
 import { setClock } from "./clock.js";
 import { trashView } from "./trash.js";
-import { forget } from "./uploads.js";
+import { forget, stop } from "./uploads.js";
 import { forgetClaims } from "./verify.js";
 
 const main = document.getElementById("main");
@@ -90,10 +90,7 @@ async function show(isNew = true) {
 		const signedIn = session.account_id !== "";
 		nav.hidden = signOut.hidden = shownAs.hidden = !signedIn;
 		shownAs.lastElementChild.textContent = session.account_id;
-		if (!signedIn) {
-			forgetAccount();
-			actAs("");
-		}
+		if (!signedIn) stop();
 		if (!signedIn || link) {
 			document.title = "Sign in · svcfs";
 			await signInView(draw, session, link, begin);
@@ -140,6 +137,8 @@ document.getElementById("skip").addEventListener("click", (event) => {
 signOut.addEventListener("click", async () => {
 	try {
 		await post("sign-out", {});
+		forgetAccount();
+		actAs("");
 	} finally {
 		history.replaceState(null, "", location.pathname);
 		await show();

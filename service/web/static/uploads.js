@@ -19,6 +19,8 @@ const refusals = {
 	UNSUPPORTED: "This group keeps files in one piece, and the page sends such files up to 4 MB. Use: svcfs put",
 };
 
+const signedOut = new Error("signed out");
+
 // A job saves what open resolves to, a source of size bytes, as the name, which the rows call label.
 const queue = []; // jobs that wait
 let working = null; // the job that is under way
@@ -214,14 +216,17 @@ async function carryOut(job) {
 		show(job, `Saved, for ${price(done.fee)}`, dismissButton(job));
 		announce(`${job.label} is saved`);
 	} catch (error) {
-		if (job.stop.signal.aborted) {
-			show(job, job.cancelled, dismissButton(job));
-			return;
-		}
-		show(job, "Not saved", notice("bad", refusals[error.code] ?? error.message), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+		if (job.stop.signal.aborted && job.stop.signal.reason !== signedOut) show(job, job.cancelled, dismissButton(job));
+		else if (job.stop.signal.aborted || error.status === 401) stop(job);
+		else failed(job, error);
 	} finally {
 		source?.close?.();
 	}
+}
+
+function failed(job, error) {
+	show(job, error === signedOut ? "Not saved: you were signed out" : "Not saved", error !== signedOut && notice("bad", refusals[error.code] ?? error.message),
+		h("span", { class: "badges" }, againButton(job), dismissButton(job)));
 }
 
 // againButton looks at the name anew: what is there now is what the upload follows.
@@ -234,10 +239,17 @@ function againButton(job) {
 			wait(job);
 			work();
 		} catch (error) {
-			show(job, "Not saved", notice("bad", error.message), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+			failed(job, error);
 		}
 	};
 	return h("button", { type: "button", class: "small", onclick: again, "aria-label": `Try ${job.label} again` }, "Try again");
+}
+
+// stop is for the end of the session: what was not saved can be tried again in the next one. job is one that is not in
+// the queue.
+export function stop(job) {
+	working?.stop.abort(signedOut);
+	for (const j of [job, ...queue.splice(0)]) if (j) failed(j, signedOut);
 }
 
 // forget ends all of it: another account may sign in.
