@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/enginetest"
@@ -212,6 +214,13 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 	}
 }
 
+// awaitUploads waits until n rows of uploads say a text.
+func (b *tab) awaitUploads(n int, text string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`Array.from(document.querySelectorAll("#uploads li"))
+		.filter((li) => li.textContent.includes(%q)).length === %d`, text, n))
+}
+
 // heldRead has the next file that is read wait until the test says goOn.
 const heldRead = `Blob.prototype.slice = () => ({ arrayBuffer: () => new Promise((resolve) => {
 	window.goOn = () => resolve(new ArrayBuffer(1));
@@ -325,8 +334,7 @@ func TestUploadsWaitForTheNextSession(t *testing.T) {
 	b := alice.browse()
 	b.expect("status of 401")
 	b.js("location.hash = '#/groups/team'")
-	const waiting = `Array.from(document.querySelectorAll("#uploads li")).filter((li) => li.textContent.includes("Not saved: you were signed out")).length`
-	ends := func(files string, n int) {
+	ends := func(files string) {
 		t.Helper()
 		b.choose(false, files)
 		b.await(button("Upload for 0.078 tokens"))
@@ -336,7 +344,7 @@ func TestUploadsWaitForTheNextSession(t *testing.T) {
 		s.sql("UPDATE web_sessions SET expires_ns = 1")
 		b.js("goOn(); Blob.prototype.slice = realSlice; delete window.goOn")
 		b.sees("Ask the operator of this service for a sign-in link")
-		b.await(fmt.Sprint(waiting, " === ", n))
+		b.awaitUploads(2, "Not saved: you were signed out")
 	}
 	signsIn := func(u *user) {
 		t.Helper()
@@ -345,21 +353,76 @@ func TestUploadsWaitForTheNextSession(t *testing.T) {
 		b.click("Sign in")
 		b.await("document.getElementById('account')?.textContent === '" + u.id + "'")
 	}
-	ends(`[["1.txt", "x"], ["2.txt", "x"]]`, 2)
+	ends(`[["1.txt", "x"], ["2.txt", "x"]]`)
 	b.click("Try 1.txt again")
 	b.sees("Not signed in")
 	signsIn(alice)
 	b.click("Try 1.txt again")
 	b.click("Try 2.txt again")
-	b.await(`Array.from(document.querySelectorAll("#uploads li")).filter((li) => li.textContent.includes("Saved, for")).length === 2`)
+	b.awaitUploads(2, "Saved, for")
 	if got := fmt.Sprint(alice.living("team")); got != "[1.txt 2.txt]" {
 		t.Errorf("the group holds %s", got)
 	}
 	b.js("location.hash = '#/groups/team'")
-	ends(`[["3.txt", "x"], ["4.txt", "x"]]`, 2)
+	ends(`[["3.txt", "x"], ["4.txt", "x"]]`)
 	signsIn(bob)
 	b.sees("This tab showed " + alice.id)
 	b.await(`document.getElementById("uploads").hidden`)
+}
+
+// A change whose answer is lost is not told as none: an upload is sent the same again, which saves and charges it once.
+func TestLostAnswersOnThePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	var isLost, isHeld atomic.Bool
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodGet || !strings.HasPrefix(r.URL.Path, "/account/") || !isLost.Load() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(httptest.NewRecorder(), r)
+		if isHeld.Load() {
+			<-r.Context().Done()
+		}
+		panic(http.ErrAbortHandler)
+	}
+	alice := s.user("alice", "10")
+	alice.register("team")
+	b := alice.browse()
+	b.expect("ERR_EMPTY_RESPONSE")
+	b.js("location.hash = '#/groups/team'; " + hurry)
+	upload := func(name string) {
+		t.Helper()
+		isLost.Store(false)
+		b.choose(false, `[["`+name+`", "x"]]`)
+		b.await(button("Upload for 0.039 tokens"))
+		isLost.Store(true)
+		isHeld.Store(name == "2.txt")
+		b.click("Upload for 0.039 tokens")
+	}
+	upload("1.txt")
+	b.awaitUploads(1, "May have been saved")
+	isLost.Store(false)
+	b.click("Try 1.txt again")
+	b.awaitUploads(1, "Saved, for 0.039 tokens")
+	upload("2.txt")
+	proctest.Eventually(t, "the second is saved", func() bool { return len(alice.files("team")) == 2 })
+	isLost.Store(false)
+	b.click("Cancel 2.txt")
+	b.awaitUploads(1, "Cancelled. It may have been saved and charged")
+	isHeld.Store(false)
+	b.click("New folder")
+	b.fill("folder", "papers")
+	isLost.Store(true)
+	b.press(kb.Enter)
+	b.sees("If it was a change, it may have been made")
+	isLost.Store(false)
+	if got := fmt.Sprint(alice.living("team")); got != "[1.txt 2.txt]" {
+		t.Errorf("the group holds %s", got)
+	}
+	if got := s.get(alice.signedIn(), "session")["balance"]; got != "9.282" { // 0.64, and twice 0.039
+		t.Errorf("%v tokens are left", got)
+	}
 }
 
 // What the page sends has the checks of every other client.

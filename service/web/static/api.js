@@ -36,9 +36,14 @@ export async function who() {
 }
 
 export async function post(path, body) {
-	return read(await send(`api/${path}`, {
-		method: "POST", body: JSON.stringify(body), headers: { ...ours(), "Content-Type": "application/json" },
-	}));
+	try {
+		return await read(await send(`api/${path}`, {
+			method: "POST", body: JSON.stringify(body), headers: { ...ours(), "Content-Type": "application/json" },
+		}));
+	} catch (error) {
+		if (isUnknown(error)) error.message += " If it was a change, it may have been made: look before you repeat it.";
+		throw error;
+	}
 }
 
 // call runs an operation as programs do below /tools/. It resolves to the whole answer, whose result is that
@@ -49,7 +54,7 @@ export function call(op, request) {
 
 // isUnknown reports whether a change that failed so may have been made.
 export function isUnknown(error) {
-	return [0, 503].includes(error.status);
+	return [0, 408, 502, 503, 504].includes(error.status);
 }
 
 // patiently does work that may be repeated again after a lost connection, and when the service asks to wait. signal, if
@@ -129,7 +134,7 @@ async function send(url, options) {
 }
 
 function unreachable() {
-	return new ServiceError(0, "UNREACHABLE", "The service cannot be reached. Check the connection and try again; nothing was changed here.");
+	return new ServiceError(0, "UNREACHABLE", "The service cannot be reached. Check the connection and try again.");
 }
 
 async function read(response) {

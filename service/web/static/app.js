@@ -72,7 +72,7 @@ function startAnew() {
 // tellOther says, once, that another account was shown before.
 function tellOther() {
 	if (!history.state?.before) return;
-	document.querySelector("header").append(h("div", { class: "bar" }, notice("warn", `This tab showed ${history.state.before}. Another account signed in on this browser since, and is shown now. Uploads that were not done then were not saved.`)));
+	document.querySelector("header").append(h("div", { class: "bar" }, notice("warn", `This tab showed ${history.state.before}. Another account signed in on this browser since, and is shown now. Uploads that were not done then were stopped.`)));
 	history.replaceState(null, "");
 }
 

@@ -1,6 +1,6 @@
 // Saving a file: its content is sealed here, and only then sent.
 
-import { patiently, put } from "./api.js";
+import { isUnknown, patiently, put } from "./api.js";
 import { hex, join } from "./bytes.js";
 import { be, digest, keyBytes } from "./format.js";
 import { blockBytes, BlockSealer, partBlocks, sealWhole, wholeBytes } from "./seal.js";
@@ -9,56 +9,85 @@ import { tokensOf } from "./text.js";
 
 const unclaimed = "application/octet-stream";
 
-// upload saves what source reads as a version of a name that follows head. source has size, type,
-// attributes, and read(n), which resolves to the next n bytes. step is told how many bytes of the content went.
-// signal ends it. Nothing is recorded or charged before the end.
-export async function upload({ group, name, head }, source, step, signal) {
-	const id = randomHex(16);
-	const key = crypto.getRandomValues(new Uint8Array(keyBytes));
-	const text = btoa(String.fromCharCode(...key));
-	const sum = new SHA256();
-	const take = async (n) => {
-		const plain = await source.read(n);
-		sum.update(plain);
+// Upload saves what source reads as a version of a name. source has size, type, attributes, and read(n), which resolves
+// to the next n bytes. Each try goes on where the one before ended.
+export class Upload {
+	#group; #name; #source;
+	#id = randomHex(16);
+	#key = crypto.getRandomValues(new Uint8Array(keyBytes));
+	#text = btoa(String.fromCharCode(...this.#key));
+	#sum = new SHA256();
+	#sealer = null; // of blocks
+	#first = 0; // block that is sent next
+	#plain = null; // what was read and not sent
+	#sealed = null; // what the record needs: body, format and sum
+
+	mayBeSaved = false; // the answer to the record was lost
+
+	constructor({ group, name }, source) {
+		this.#group = group;
+		this.#name = name;
+		this.#source = source;
+	}
+
+	// send saves it as a version that follows base, the same as before where it may be saved already: then that is
+	// answered again. step is told how many bytes of the content went. signal ends it. Nothing is recorded or charged
+	// before the end.
+	async send(base, step, signal) {
+		const { size, type, attributes } = this.#source;
+		this.#sealed ??= { ...await (size > wholeBytes ? this.#sendBlocks(step, signal) : this.#sealAll()), sum: hex(this.#sum.digest()) };
+		const { body, format, sum } = this.#sealed;
+		const meta = { backend: "fastfs", encryption: "AES-256-GCM", wrapping: "AES-GCM-keywrap", original_size: size, content_type: type || unclaimed, filename: this.#name };
+		const sealed = frame({
+			id: this.#id, key: this.#text, group_id: this.#group, file_hash: sum, format: { ...meta, ...format, attributes },
+			blob_size: body.length, blob_hash: hex(await digest(body)), versioned: true, base,
+		}, body);
+		const sent = format.version === 1 ? (n) => step(Math.min(n, size)) : () => {};
+		const { result } = await patiently(() => put(`uploads/${this.#id}`, sealed, sent, signal).catch((error) => {
+			if (signal.aborted || isUnknown(error)) this.mayBeSaved = true;
+			else if (error.status === 409) this.mayBeSaved = false; // one that is saved is answered
+			throw error;
+		}), signal);
+		return { fee: tokensOf(BigInt(result.fee ?? "0")) };
+	}
+
+	close() { this.#source.close?.(); }
+
+	// take reads on. What cannot be read ends the upload: the error has no status.
+	async #take(n) {
+		const plain = await this.#source.read(n).catch((error) => { throw new Error(error.message); });
+		this.#sum.update(plain);
 		return plain;
-	};
-	const seal = source.size > wholeBytes ? sendBlocks : sealAll;
-	const { body, format } = await seal({ id, group, key, size: source.size, take, step, signal });
-	const meta = { backend: "fastfs", encryption: "AES-256-GCM", wrapping: "AES-GCM-keywrap", original_size: source.size, content_type: source.type || unclaimed, filename: name };
-	const sealed = frame({
-		id, key: text, group_id: group, file_hash: hex(sum.digest()), format: { ...meta, ...format, attributes: source.attributes },
-		blob_size: body.length, blob_hash: hex(await digest(body)), versioned: true, base: head,
-	}, body);
-	const sent = format.version === 1 ? (n) => step(Math.min(n, source.size)) : () => {};
-	const { result } = await patiently(() => put(`uploads/${id}`, sealed, sent, signal), signal);
-	return { fee: tokensOf(BigInt(result.fee ?? "0")) };
+	}
+
+	async #sealAll() {
+		return { body: await sealWhole(this.#key, await this.#take(this.#source.size)), format: { version: 1 } };
+	}
+
+	async #sendBlocks(step, signal) {
+		const { size } = this.#source;
+		this.#sealer ??= await BlockSealer.begin(this.#key);
+		const count = Math.ceil(size / blockBytes);
+		for (; this.#first < count; this.#first += partBlocks) {
+			const first = this.#first, at = first * blockBytes;
+			const plain = this.#plain ??= await this.#take(Math.min(partBlocks * blockBytes, size - at));
+			await patiently(async () => { // each time under a new id
+				const part = await this.#sealer.part(first, plain);
+				const query = new URLSearchParams({ group_id: this.#group, block_size: blockBytes, blocks: `${first}-${first + part.sealed.length - 1}` });
+				await put(`uploads/${this.#id}/${hex(part.id)}?${query}`, join(...part.sealed), (sent) => step(at + Math.min(sent, plain.length)), signal);
+				await this.#sealer.sent(part);
+			}, signal);
+			this.#plain = null;
+		}
+		const { manifest, root, check } = await this.#sealer.end();
+		return { body: manifest, format: { version: 2, block_size: blockBytes, root: hex(root), key_check: hex(check) } };
+	}
 }
 
 // frame is an upload as one request has it: its head, and then its ciphertext or its manifest.
 function frame(head, body) {
 	const raw = new TextEncoder().encode(JSON.stringify(head));
 	return join(be(4, raw.length), raw, body);
-}
-
-async function sealAll({ key, size, take }) {
-	return { body: await sealWhole(key, await take(size)), format: { version: 1 } };
-}
-
-async function sendBlocks({ id, group, key, size, take, step, signal }) {
-	const sealer = await BlockSealer.begin(key);
-	const count = Math.ceil(size / blockBytes);
-	for (let first = 0; first < count; first += partBlocks) {
-		const at = first * blockBytes;
-		const plain = await take(Math.min(partBlocks * blockBytes, size - at));
-		await patiently(async () => { // each time under a new id
-			const part = await sealer.part(first, plain);
-			const query = new URLSearchParams({ group_id: group, block_size: blockBytes, blocks: `${first}-${first + part.sealed.length - 1}` });
-			await put(`uploads/${id}/${hex(part.id)}?${query}`, join(...part.sealed), (sent) => step(at + Math.min(sent, plain.length)), signal);
-			await sealer.sent(part);
-		}, signal);
-	}
-	const { manifest, root, check } = await sealer.end();
-	return { body: manifest, format: { version: 2, block_size: blockBytes, root: hex(root), key_check: hex(check) } };
 }
 
 function randomHex(n) {

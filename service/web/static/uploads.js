@@ -1,9 +1,9 @@
 // The files that are being saved, one after the other, beside whatever the page shows.
 
-import { get } from "./api.js";
+import { get, isUnknown } from "./api.js";
 import { announce, ask, h, notice } from "./dom.js";
 import { bytes, date, isLess, nsToMS, plural, plus, price, times, unfitPath, visible } from "./text.js";
-import { fileSource, upload } from "./upload.js";
+import { fileSource, Upload } from "./upload.js";
 import { isFree, readVersion } from "./verify.js";
 
 const panel = document.getElementById("uploads");
@@ -181,13 +181,14 @@ function cancelButton(job) {
 		const at = queue.indexOf(job);
 		if (at < 0) return; // it is under way and ends itself
 		queue.splice(at, 1);
-		show(job, job.cancelled, dismissButton(job));
+		cancelled(job);
 	};
 	return h("button", { type: "button", class: "small", onclick: cancel, "aria-label": `Cancel ${job.label}` }, "Cancel");
 }
 
 function dismissButton(job) {
 	const dismiss = () => {
+		drop(job);
 		job.row.remove();
 		panel.hidden = list.children.length === 0;
 	};
@@ -209,33 +210,48 @@ async function carryOut(job) {
 	};
 	show(job, "", text, progress, cancelButton(job));
 	step(0);
-	let source;
 	try {
-		source = await job.open();
-		const done = await upload(job, source, step, job.stop.signal);
+		job.upload ??= new Upload(job, await job.open());
+		const done = await job.upload.send(job.head, step, job.stop.signal);
+		drop(job);
 		show(job, `Saved, for ${price(done.fee)}`, dismissButton(job));
 		announce(`${job.label} is saved`);
 	} catch (error) {
-		if (job.stop.signal.aborted && job.stop.signal.reason !== signedOut) show(job, job.cancelled, dismissButton(job));
+		if (job.stop.signal.aborted && job.stop.signal.reason !== signedOut) cancelled(job);
 		else if (job.stop.signal.aborted || error.status === 401) stop(job);
 		else failed(job, error);
-	} finally {
-		source?.close?.();
 	}
 }
 
-function failed(job, error) {
-	show(job, error === signedOut ? "Not saved: you were signed out" : "Not saved", error !== signedOut && notice("bad", refusals[error.code] ?? error.message),
-		h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+function cancelled(job) {
+	show(job, job.upload?.mayBeSaved ? "Cancelled. It may have been saved and charged: look at its versions." : job.cancelled, dismissButton(job));
+	drop(job);
 }
 
-// againButton looks at the name anew: what is there now is what the upload follows.
+// failed keeps what was sent for the next try, unless that begins anew.
+function failed(job, error) {
+	const isUnsure = job.upload?.mayBeSaved;
+	const how = isUnsure ? "May have been saved" : "Not saved";
+	const why = [refusals[error.code] ?? error.message, isUnsure && "Try again: it is not saved or charged twice."].filter(Boolean).join(" ");
+	show(job, error === signedOut ? `${how}: you were signed out` : how, error !== signedOut && notice("bad", why), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+	if (!isUnsure && error !== signedOut && !isUnknown(error) && ![401, 402, 403, 429, 507].includes(error.status) && error.code !== "HEAD_CHANGED") drop(job);
+}
+
+// drop ends what was sent of a job: another try would begin anew.
+function drop(job) {
+	job.upload?.close();
+	job.upload = undefined;
+}
+
+// againButton looks at the name anew, unless the upload may be saved: what is there now is what it follows.
 function againButton(job) {
 	const again = async (event) => {
 		event.target.disabled = true;
 		try {
-			const { names: [now] } = await get("names", { group: job.group, name: job.name });
-			job.head = now.head;
+			if (!job.upload?.mayBeSaved) {
+				const { names: [now] } = await get("names", { group: job.group, name: job.name });
+				job.head = now.head;
+			}
 			wait(job);
 			work();
 		} catch (error) {
