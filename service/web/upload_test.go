@@ -425,6 +425,71 @@ func TestLostAnswersOnThePage(t *testing.T) {
 	}
 }
 
+// Transfers outlast breaks of minutes, and refusals of a proxy; after a longer one an upload goes on where it was.
+func TestLongBreaksOnThePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(cfg *service.Config) { cfg.MaxFileBytes = 64 << 20 })
+	var parts, breaks, cuts, refusals atomic.Int32
+	refuse := func(w http.ResponseWriter, n int32) {
+		http.Error(w, "<p>no backend</p>", []int{http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusTooManyRequests, http.StatusGatewayTimeout, http.StatusRequestTimeout}[n%5])
+	}
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		isContent := strings.HasPrefix(r.URL.Path, "/account/api"+wire.PathBlocks) ||
+			strings.HasPrefix(r.URL.Path, "/account/api"+wire.PathReadBlob)
+		switch {
+		case r.FormValue("blocks") == "0-31":
+			parts.Add(1)
+		case r.FormValue("blocks") == "32-34":
+			if n := breaks.Add(-1); n >= 0 {
+				refuse(w, n)
+				return
+			}
+		case isContent && cuts.Add(-1) >= 0:
+			w = &cutWriter{w, 150_000}
+		case isContent:
+			if n := refusals.Add(-1); n >= 0 {
+				refuse(w, n)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	}
+	alice := s.user("alice", "10")
+	alice.register("team")
+	b := alice.browse()
+	b.expect("the server responded with a status of")
+	b.expect("ERR_CONTENT_LENGTH_MISMATCH")
+	b.expect("ERR_INCOMPLETE_CHUNKED_ENCODING")
+	b.js("location.hash = '#/groups/team'")
+	b.choose(false, `[["large.bin", "`+marker+`".repeat(240000)]]`) // two parts
+	b.await(button("Upload for 0.039 tokens"))
+	b.js(hurry)
+	breaks.Store(100)
+	b.click("Upload for 0.039 tokens")
+	b.awaitUploads(1, "Not saved")
+	breaks.Store(2)
+	b.js(`window.setTimeout = () => 0; setInterval(() => window.dispatchEvent(new Event("online")), 20)`)
+	b.click("Try large.bin again")
+	b.awaitUploads(1, "Saved, for 0.039 tokens")
+	if parts.Load() != 1 || breaks.Load() >= 0 {
+		t.Errorf("its first part was sent %d times", parts.Load())
+	}
+	whole := random(300_000)
+	alice.upload("team", "whole.bin", whole, object{"version": 1}, "")
+	for _, name := range []string{"large.bin", "whole.bin"} {
+		b.js("location.hash = '#/file/team/" + name + "'")
+		b.click("Verify " + name)
+		cuts.Store(1)
+		refusals.Store(9)
+		b.click("Verify for 0.013 tokens")
+		b.await(`document.querySelector(".versions tbody tr .result")?.textContent === "byte-identical"`)
+		if refusals.Load() >= 0 {
+			t.Errorf("%s met no refusal", name)
+		}
+	}
+}
+
 // What the page sends has the checks of every other client.
 func TestThreat59UploadsOnBothEngines(t *testing.T) {
 	t.Parallel()

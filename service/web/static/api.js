@@ -13,7 +13,7 @@ function ours() {
 	return { "X-Svc-Page": "1", ...(account && { "X-Svc-Account": account }) };
 }
 
-const pauses = [1000, 2000, 4000, 8000, 16000]; // ms before a further try
+const pauses = [1, 2, 4, 8, 16, ...new Array(9).fill(30)]; // s before a further try, five minutes
 
 export class ServiceError extends Error {
 	constructor(status, code, message) {
@@ -66,10 +66,20 @@ export async function patiently(work, signal) {
 			return await work();
 		} catch (error) {
 			signal?.throwIfAborted();
-			if (![0, 429, 503].includes(error.status) || tries === pauses.length) throw error;
-			await new Promise((resolve) => { setTimeout(resolve, pauses[tries]); signal?.addEventListener("abort", resolve, { once: true }); });
+			if ((!isUnknown(error) && error.status !== 429) || tries === pauses.length) throw error;
+			await pause(1000 * pauses[tries], signal);
 		}
 	}
+}
+
+// pause ends after some ms, with signal, and when the connection is back.
+function pause(ms, signal) {
+	const over = new AbortController();
+	return new Promise((resolve) => {
+		setTimeout(resolve, ms);
+		signal?.addEventListener("abort", resolve, { signal: over.signal });
+		window.addEventListener("online", resolve, { signal: over.signal });
+	}).finally(() => over.abort());
 }
 
 // put sends bytes; step is told how many went. signal ends it. It resolves to the answer.
@@ -91,31 +101,15 @@ export function put(path, body, step, signal) {
 	});
 }
 
-// download fetches size bytes from an address of prepare_retrieve; step is told how many came.
-export async function download(address, size, step) {
-	const bytes = new Uint8Array(size);
-	let at = 0;
-	for (const reader = await stream(address, 0); ;) {
-		const { done, value } = await reader.read();
-		if (done) break;
-		if (at + value.length > size) throw new Error("The service sent more bytes than it promised. Try again.");
-		bytes.set(value, at);
-		at += value.length;
-		step(at);
-	}
-	if (at !== size) throw new Error("The connection broke in the middle. Try again: it is not charged twice within an hour.");
-	return bytes;
-}
-
 // fetchBytes fetches a short answer from such an address.
-export async function fetchBytes(address) {
-	return new Uint8Array(await (await content(address)).arrayBuffer());
+export function fetchBytes(address) {
+	return patiently(async () => new Uint8Array(await (await content(address)).arrayBuffer().catch(() => { throw unreachable(); })));
 }
 
 // stream resolves to the reader of a long answer, from the byte from on.
 export async function stream(address, from) {
 	const response = await content(address, from > 0 && { Range: `bytes=${from}-` });
-	if (from > 0 && response.status !== 206) throw new Error("The service sent the file from its beginning.");
+	if (from > 0 && response.status !== 206) throw new ServiceError(response.status, "", "The service sent the file from its beginning.");
 	return response.body.getReader();
 }
 

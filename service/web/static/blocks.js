@@ -3,11 +3,11 @@
 
 import { fromBase64, hex, Mismatch } from "./bytes.js";
 import { aes, blockData, contentOf, hashBytes, ivBytes, keyBytes, keyCheck, leaf, node, partKeyData, runBytes, sealBytes, tagBytes, Tree, wrappedAt } from "./format.js";
+import { Stream } from "./stream.js";
 
 const tileHashes = 256; // of a whole tile of height 8
 const mostManifest = 1 << 24;
 const mostSize = 2 ** 53 - 1; // numbers of this language
-const pauses = [500, 1000, 2000]; // ms before a further try
 
 // readBlocks yields the plaintext of each block. row has content of the ledger;
 // answer has key, format and size. source fetches: manifest(), tile(path), and stream(from), the reader
@@ -107,57 +107,6 @@ async function readTile(fetchTile, level, number, width) {
 	const raw = await fetchTile(`tile/8/${level}/${digits}${width < tileHashes ? `.p/${width}` : ""}`);
 	if (raw.length !== width * hashBytes) throw new Mismatch("The service shows a tree of blocks of another size.");
 	return Array.from({ length: width }, (_, i) => raw.subarray(i * hashBytes, (i + 1) * hashBytes));
-}
-
-// Stream reads in order. A connection that breaks is made again from there.
-class Stream {
-	#open;
-	#reader = null;
-	#rest = new Uint8Array(0);
-	#at = 0; // bytes that were read
-
-	constructor(open) { this.#open = open; }
-
-	async read(count) {
-		const out = new Uint8Array(count);
-		for (let at = 0, tries = 0; at < count;) {
-			if (this.#rest.length === 0 && !await this.#fill()) {
-				if (tries === pauses.length) throw new Error("The connection broke, and again at each further try. Try again: it is not charged twice within an hour.");
-				await new Promise((resolve) => { setTimeout(resolve, pauses[tries]); });
-				tries++;
-				continue;
-			}
-			const part = this.#rest.subarray(0, count - at);
-			out.set(part, at);
-			at += part.length;
-			this.#at += part.length;
-			this.#rest = this.#rest.subarray(part.length);
-			tries = 0;
-		}
-		return out;
-	}
-
-	// fill reports whether more bytes came.
-	async #fill() {
-		try {
-			this.#reader ??= await this.#open(this.#at);
-			const { done, value } = await this.#reader.read();
-			if (!done) {
-				this.#rest = value;
-				return true;
-			}
-		} catch (error) {
-			if (error.status > 0) throw error; // the service refused
-		}
-		this.#reader = null;
-		return false;
-	}
-
-	async end() {
-		if (this.#rest.length > 0 || this.#reader && !(await this.#reader.read()).done) throw new Mismatch("The stored ciphertext is longer than the ledger recorded.");
-	}
-
-	close() { this.#reader?.cancel().catch(() => {}); }
 }
 
 async function unwrap(fileKey, wrapped) {

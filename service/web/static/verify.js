@@ -3,8 +3,9 @@
 // (format/SPEC.md, rules for readers). A large file is read block by block and
 // never held.
 
-import { call, download, fetchBytes, stream } from "./api.js";
+import { call, fetchBytes, patiently, stream } from "./api.js";
 import { readBlocks } from "./blocks.js";
+import { download } from "./stream.js";
 import { SHA256 } from "./sha256.js";
 import { fromBase64, hex, Mismatch } from "./bytes.js";
 import { aes, ivBytes, keyBytes, sealBytes, tagBytes } from "./format.js";
@@ -190,7 +191,7 @@ async function* provenBlocks(group, file) {
 // retrieve pays for a file, once for each try within an hour.
 async function retrieve(group, file, formats) {
 	const claim = claimOf(file.ipfs_hash);
-	const { result } = await call("prepare_retrieve", { group_id: group, ipfs_hash: file.ipfs_hash, claim_id: claim.id, formats, transfer: "raw" });
+	const { result } = await patiently(() => call("prepare_retrieve", { group_id: group, ipfs_hash: file.ipfs_hash, claim_id: claim.id, formats, transfer: "raw" }));
 	claim.paid ||= Date.now();
 	return result;
 }
