@@ -212,7 +212,7 @@ func TestLinkLeavesNoTrace(t *testing.T) {
 	link := alice.link()
 	_, secret, _ := strings.Cut(link, "#link=")
 	b := open(t, link)
-	b.sees("This link signs you in on this browser, once.")
+	b.sees("This link signs you in as " + alice.id + " on this browser, once.")
 	if at := eval[string](b, "location.href"); strings.Contains(at, secret) {
 		t.Errorf("the address still holds the secret: %s", at)
 	}
