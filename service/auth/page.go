@@ -98,24 +98,33 @@ func (t *Tokens) UseLink(ctx context.Context, link string) (account string, toke
 	return account, token, err
 }
 
-func (t *Tokens) useLink(ctx context.Context, link string) (account string, token Secret, err error) {
-	hash, now := hashOf(link), t.now().UnixNano()
-	find := func(tx *store.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hash,
-			now).Scan(&account)
-		if errors.Is(err, sql.ErrNoRows) {
-			return usedLink()
-		}
+// LinkOf returns which account a link signs in. The link stays good.
+func (t *Tokens) LinkOf(ctx context.Context, link string) (account string, err error) {
+	err = t.accounts.store.Read(ctx, func(tx *store.Tx) (err error) {
+		account, err = t.findLink(ctx, tx, link)
 		return err
+	})
+	return account, err
+}
+
+func (t *Tokens) findLink(ctx context.Context, tx *store.Tx, link string) (account string, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hashOf(link),
+		t.now().UnixNano()).Scan(&account)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = usedLink()
 	}
-	if err := t.accounts.store.Read(ctx, find); err != nil { // a wrong link costs no writing transaction
+	return account, err
+}
+
+func (t *Tokens) useLink(ctx context.Context, link string) (account string, token Secret, err error) {
+	if account, err = t.LinkOf(ctx, link); err != nil { // a wrong link costs no writing transaction
 		return "", token, err
 	}
 	token, err = t.beginPage(ctx, account, byLink, func(tx *store.Tx) error {
-		if err := find(tx); err != nil {
+		if _, err := t.findLink(ctx, tx, link); err != nil {
 			return err
 		}
-		n, err := tx.Count(ctx, "use link", "DELETE FROM sign_in_links WHERE hash = ?", hash)
+		n, err := tx.Count(ctx, "use link", "DELETE FROM sign_in_links WHERE hash = ?", hashOf(link))
 		if err != nil {
 			return err
 		}
