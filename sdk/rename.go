@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -49,8 +48,8 @@ func (g Group) RenameVersions(ctx context.Context, versions []Entry, name string
 	return len(versions), nil
 }
 
-// nameBack gives versions their name again of which one could not be renamed, for a reason. It returns how many renames
-// the service recorded since.
+// nameBack gives versions their name again of which one could not be renamed, for a reason, in their order. It returns
+// how many renames the service recorded since.
 func (g Group) nameBack(ctx context.Context, versions []Entry, failed int, why error) (renames int, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameBackTime)
 	defer cancel()
@@ -62,12 +61,19 @@ func (g Group) nameBack(ctx context.Context, versions []Entry, failed int, why e
 		renamed = versions[:failed+1]
 		renames++
 	}
-	for i, e := range slices.Backward(renamed) {
+	for _, e := range renamed {
 		if _, err := g.Rename(ctx, e.Ref, e.Name); err != nil {
 			return renames, fmt.Errorf("%w; of %d versions the oldest %d may have the new name now: %w", why,
-				len(versions), i+1, err)
+				len(versions), len(renamed), err)
 		}
 		renames++
 	}
-	return renames, why
+	if len(renamed) == 0 || len(renamed) == len(versions) {
+		return renames, why
+	}
+	newest := versions[len(versions)-1] // the service takes the one that was named last for it
+	if _, err := g.Rename(ctx, newest.Ref, newest.Name); err != nil {
+		return renames, fmt.Errorf("%w; saves may be refused until the file is renamed: %w", why, err)
+	}
+	return renames + 1, why
 }

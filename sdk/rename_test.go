@@ -15,7 +15,7 @@ import (
 // the error counts it.
 func TestRenameVersionsWithoutProof(t *testing.T) {
 	t.Parallel()
-	for isRefused, want := range map[bool]string{false: "f f f after 4", true: "g g f after 2"} {
+	for isRefused, want := range map[bool]string{false: "f f f after 5", true: "g g f after 2"} {
 		s := testkit.Start(t, testkit.Ours)
 		g := s.Client(t, s.Account("alice", "10")).Group("team")
 		if _, err := g.Register(t.Context()); err != nil {
@@ -63,6 +63,13 @@ func TestRenameVersionsWithoutProof(t *testing.T) {
 		}
 		if got += fmt.Sprint("after ", renames); got != want {
 			t.Errorf("they are named %s renames, want %s", got, want)
+		}
+		if isRefused {
+			continue
+		}
+		newest := versions[2]
+		if _, err := g.Put(t.Context(), "f", strings.NewReader("4"), sdk.PutOptions{Base: &newest.Ref}); err != nil {
+			t.Errorf("a save upon the newest version: %v", err)
 		}
 	}
 }
