@@ -47,16 +47,17 @@ receipt.
 A folder is uploaded with everything in it, under its own name: put team docs makes
 docs/a.txt. --exclude leaves out files and folders whose name, or whose path below FILE,
 matches; with a slash at its end, as in build/, folders alone.
-Devices in a folder, and names that are not UTF-8, are left out, with a notice. FILE - reads standard input
-and needs --name. With --update a file is left out when its newest version in
-the group has the same content: a second run uploads only what is missing. Content is
-compared by its hash; of a large file that was changed in part, which may have none, by
-size and time. Standard input beyond 64 MiB is not compared but sent.
+Devices in a folder, and names that are not UTF-8, are left out, with a notice. FILE -
+reads standard input and needs --name. With --update a file is left out when its newest
+version in the group has the same content: a second run uploads only what is missing.
+Content is compared by its hash; of a large file that was changed in part, which may have
+none, by size and time. Standard input beyond 64 MiB is not compared but sent.
 
 Where the service records attributes, the time of a file, and whether it may be
 executed, are recorded with it, and a link in a folder is recorded as a link; other
-services get no links. A link that is named as FILE is followed. --update brings the
-attributes of files that you uploaded up to date, free.
+services get no links. A link that is named as FILE is followed if it leads to a file; with
+a slash at its end, to a folder, too. --update brings the attributes of files that you
+uploaded up to date, free.
 
 A large file is sent in parts, and never held in memory. When the command was stopped,
 by whatever, the same command goes on where it was, within a day, unless the file changed
