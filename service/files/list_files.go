@@ -130,14 +130,15 @@ func (f *Files) byUpload(ctx context.Context, account string, req wire.Transacti
 	return f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after)
 }
 
+const selectTrash = selectRows + " AND trash_ns IS NOT NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
+
 // Trash returns a page of the files in the trash of a group, as [Files.Versions] does.
 func (f *Files) Trash(ctx context.Context, account, group string, before int64,
 	limit int) ([]wire.TransactionRow, error) {
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit,
-		selectRows+" AND trash_ns IS NOT NULL AND seq < ? ORDER BY seq DESC LIMIT ?", before)
+	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectTrash, before)
 	return rows, err
 }
 

@@ -96,6 +96,17 @@ func TestLevelsAreReadInOrder(t *testing.T) {
 	}
 }
 
+// A page of the trash is read in order, however many files the group has that are not in it.
+func TestTrashIsReadInOrder(t *testing.T) {
+	got := plantest.Steps(t, "files", selectTrash, "g", 9, 100)
+	if len(got) != 1 || got[0] != "SEARCH files USING INDEX files_in_trash_by_seq (group_id=? AND seq<?)" {
+		t.Errorf("%q", got)
+	}
+	if sorts := plantest.Steps(t, "ORDER", selectTrash, "g", 9, 100); len(sorts) > 0 {
+		t.Errorf("%q", sorts)
+	}
+}
+
 // The next recorded folder is found by the index of paths.
 func TestRecordedFoldersAreReadInOrder(t *testing.T) {
 	got := plantest.Steps(t, "folders", selectFolder, "g", "name", "name", "name")

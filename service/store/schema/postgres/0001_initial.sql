@@ -168,6 +168,7 @@ CREATE INDEX files_by_name ON files (group_id, substr(filename, 1, 200), seq, ve
 CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), changed_seq)
 	WHERE changed_seq <> seq AND deleted_ns IS NULL AND trash_ns IS NULL;
 CREATE INDEX files_in_trash ON files (group_id, trash_by) WHERE trash_ns IS NOT NULL;
+CREATE INDEX files_in_trash_by_seq ON files (group_id, seq) WHERE trash_ns IS NOT NULL;
 CREATE INDEX files_by_trash_end ON files (trash_until_ns) WHERE trash_until_ns IS NOT NULL;
 
 CREATE TABLE folders (
