@@ -171,7 +171,7 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 	if node, ok := inode.Operations().(*fileNode); ok {
 		n.m.knowFile(node)
 	}
-	fh := n.m.newHandle(ctx, h, want)
+	fh := n.m.newHandle(h, want)
 	return inode, fh, n.m.openReply(fh, want), 0
 }
 

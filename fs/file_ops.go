@@ -26,7 +26,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 		n.m.use()
 	}
 	n.tellSize()
-	fh := n.m.newHandle(ctx, h, want)
+	fh := n.m.newHandle(h, want)
 	return fh, n.m.openReply(fh, want), 0
 }
 

@@ -39,16 +39,16 @@ type fileNode struct {
 // fileHandle is an open file.
 type fileHandle struct {
 	h      *tree.Handle
-	opener uint32 // thread that opened it for writing; 0 = read-only or unknown
+	opener uint32 // process that opened it for writing; 0 = read-only or unknown
 
 	outside *Outside
 }
 
-// newHandle remembers the thread that opened the file if it can be written through h.
-func (m *mounted) newHandle(ctx context.Context, h *tree.Handle, flags tree.OpenFlags) *fileHandle {
+// newHandle remembers the process that opened the file if it can be written through h. The thread may end before.
+func (m *mounted) newHandle(h *tree.Handle, flags tree.OpenFlags) *fileHandle {
 	fh := &fileHandle{h: h, outside: m.opt.Outside}
-	if caller, ok := fuse.FromContext(ctx); ok && flags.Write {
-		fh.opener = caller.Pid
+	if flags.Write && flags.Caller.Process != nil {
+		fh.opener = flags.Caller.Process()
 	}
 	return fh
 }

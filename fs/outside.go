@@ -264,7 +264,7 @@ func (o *Outside) isHeldBy(opener, caller uint32, ino uint64) bool {
 	if o == nil {
 		return isHeldBy(opener, caller, ino)
 	}
-	if isOfProcess(opener, caller) { // such as a program with threads: most ask for nothing else
+	if isThreadOf(int(opener), caller) { // such as a program with threads: most ask for nothing else
 		return false
 	}
 	answer, err := o.ask(outsideRequest{Do: askHeldBy, Opener: opener, Caller: caller, Ino: ino})

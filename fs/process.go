@@ -73,13 +73,6 @@ func programName(thread uint32) string {
 	return threadName(uint32(pid))
 }
 
-// isOfProcess reports whether two threads are of one process. When it cannot be known, the
-// answer is no.
-func isOfProcess(one, other uint32) bool {
-	pid, ok := processOf(one)
-	return ok && isThreadOf(pid, other)
-}
-
 // threadName returns the name that a thread gave itself, at most 15 bytes, or "".
 func threadName(thread uint32) string {
 	text, _ := readProc(thread, "comm", make([]byte, 64))
@@ -149,18 +142,14 @@ func tellsOfKill(stat string) bool {
 	return err == nil && left&exitSignal != 0
 }
 
-// isHeldBy reports whether the process of the thread opener, which is not the
-// process of the thread caller, has a descriptor open for writing on the inode.
+// isHeldBy reports whether the process opener, which the thread caller is not of, has a
+// descriptor open for writing on the inode.
 // It asks /proc only, never the mount. When it cannot be known the answer is no.
 func isHeldBy(opener, caller uint32, ino uint64) bool {
-	owner, ok := processOf(opener)
-	if !ok {
+	if isThreadOf(int(opener), caller) {
 		return false
 	}
-	if closer, ok := processOf(caller); !ok || closer == owner {
-		return false
-	}
-	dir := filepath.Join(procDir, strconv.Itoa(owner), "fdinfo")
+	dir := filepath.Join(procDir, strconv.FormatUint(uint64(opener), 10), "fdinfo")
 	fds, err := os.ReadDir(dir)
 	if err != nil {
 		return false // of another user, or gone

@@ -62,9 +62,7 @@ func TestR5ThreadsAreNamedByTheirProcess(t *testing.T) {
 			t.Errorf("thread %d belongs to %d", os.Getppid(), pid)
 		}
 	}
-	own, parent := uint32(os.Getpid()), uint32(os.Getppid())
-	if !isOfProcess(own, thread) || !isOfProcess(thread, own) || isOfProcess(parent, thread) ||
-		isOfProcess(thread, parent) || isOfProcess(own, 1<<30) {
+	if own := os.Getpid(); !isThreadOf(own, thread) || isThreadOf(os.Getppid(), thread) || isThreadOf(own, 1<<30) {
 		t.Error("threads are taken for those of another process")
 	}
 	if mayBeKilled(thread) || !mayBeKilled(1<<30) {
@@ -120,6 +118,45 @@ func TestW2InheritedDescriptorsAreOneSave(t *testing.T) {
 		if got := m.read("team/f"); got != tc.want || c.Counts.Uploads != before+1 || len(c.Pending) != 0 {
 			t.Errorf("%s: %q with %d uploads, pending %v", tc.script, got, c.Counts.Uploads-before, c.Pending)
 		}
+	}
+}
+
+// W2: so is it after the thread that opened the file has ended, as threads of Go and Java do.
+func TestW2ThreadsThatOpenMayEnd(t *testing.T) {
+	m := mounting(t)
+	var f *os.File
+	opened, end := make(chan int), make(chan struct{})
+	defer close(end)
+	open := func() { // with a thread that ends with it
+		runtime.LockOSThread()
+		thread := unix.Gettid()
+		if thread == os.Getpid() { // the first thread of a process never does
+			opened <- 0
+			<-end
+			return
+		}
+		var err error
+		if f, err = os.Create(m.path("team/f")); err != nil {
+			t.Error(err)
+		}
+		opened <- thread
+	}
+	go open()
+	thread := <-opened
+	if thread == 0 {
+		go open()
+		thread = <-opened
+	}
+	proctest.Eventually(t, "the thread has ended", func() bool { return !isThreadOf(os.Getpid(), uint32(thread)) })
+	child := exec.Command("/bin/echo", "a")
+	child.Stdout = f
+	ok(t, child.Run())
+	if c := m.must(order{Do: "counts"}); c.Counts.Uploads != 0 {
+		t.Errorf("the close of a child is %d uploads", c.Counts.Uploads)
+	}
+	ok(t, f.Close())
+	if c := m.must(order{Do: "counts"}); c.Counts.Uploads != 1 || m.read("team/f") != "a\n" {
+		t.Errorf("%d uploads", c.Counts.Uploads)
 	}
 }
 
