@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -22,7 +23,12 @@ func TestThreat44DisabledAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting := alice.waiting(alice.watch(0, 0).Seq)
+	var told wire.WatchResult
+	proctest.Eventually(t, "all records have their places", func() bool {
+		told = alice.watch(0, 0)
+		return strings.HasSuffix(kinds(told.Events), "record_transaction g alice")
+	})
+	waiting := alice.waiting(told.Seq)
 	t.Run("neither nobody is disabled nor an enabled account enabled", func(t *testing.T) {
 		for _, name := range []string{"nobody", "x y"} {
 			if _, err := r.svc.DisableAccount(t.Context(), name); err == nil {

@@ -211,7 +211,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, by *auth.Session,
 		return err
 	}
 	out, err := s.Watch.Events(r.Context(), by.Account, req, func() error {
-		_, err := s.authenticate(r) // its key may have been rotated meanwhile
+		_, err := s.authenticate(r) // its key may have been rotated, or the account disabled, meanwhile
 		return err
 	})
 	if r.Context().Err() != nil {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -202,6 +203,25 @@ func TestOwnRecordsAreToldAtOnce(t *testing.T) {
 			told, _ := f.told()
 			return slices.Contains(told, seq)
 		})
+	}
+}
+
+// Who may not ask any more when the events are read is told nothing, also without a wait; and nothing is told that was
+// recorded after the caller was asked about.
+func TestWhoMayNotAskAnyMoreIsToldNothing(t *testing.T) {
+	w := newWorld(t, "")
+	watch := w.watch(w.store)
+	owner := w.account("owner")
+	w.register(owner, "g")
+	before, gone, after := headNow(t, watch), errors.New("gone"), int64(0)
+	for _, want := range []error{nil, gone} {
+		got, err := watch.Events(t.Context(), owner, wire.WatchRequest{AfterSeq: &after}, func() error {
+			w.upload(owner, "g")
+			return want
+		})
+		if !errors.Is(err, want) || err == nil && got.Seq != before {
+			t.Errorf("told up to %d and %v, want %d and %v", got.Seq, err, before, want)
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func (w *Watch) Close() {
 // Events returns the events that concern account after a place in the ledger, at once if there are
 // any, else as soon as there are, at the latest when the time of the request is over. After maxScans it returns where
 // it stopped, from where the caller goes on.
-// After a wait it calls still, and returns nothing when that fails.
+// After each read it calls still, and tells nothing of what it read when that fails.
 func (w *Watch) Events(ctx context.Context, account string, req wire.WatchRequest,
 	still func() error) (out wire.WatchResult, err error) {
 	leave, ok := w.calls.Take(account)
@@ -102,15 +102,14 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 	out.Seq = *req.AfterSeq
 	for {
 		var me *waiter
-		if out.Events, out.Seq, me, err = w.read(ctx, account, out.Seq); err != nil || me == nil ||
-			patience == 0 {
+		out.Events, out.Seq, me, err = w.read(ctx, account, out.Seq)
+		if err == nil {
+			err = still()
+		}
+		if err != nil || me == nil || patience == 0 {
 			return out, err
 		}
-		again, err := w.wait(ctx, me, timeout.C)
-		if err != nil || !again {
-			return out, err
-		}
-		if err := still(); err != nil {
+		if again, err := w.wait(ctx, me, timeout.C); err != nil || !again {
 			return out, err
 		}
 	}
