@@ -198,8 +198,8 @@ func (g Group) absent(what string) error {
 // other content has an unknown outcome there, the call is another upload: its content is the newest.
 // Put needs the API key and membership. Errors: those of r, which errors.Is finds,
 // [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull], [ErrUnavailable],
-// [ErrTimeout], those of PutOptions.Base, with which it is [ErrUnsupported] at a service that takes no
-// sealed uploads, and [ErrCorrupt] when the service confirms something else. Specification 4.3
+// [ErrTimeout], those of PutOptions.Base, with which it is [ErrUnsupported] at the hosted service,
+// and [ErrCorrupt] when the service confirms something else. Specification 4.3
 // (upload).
 func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...PutOptions) (Receipt, error) {
 	receipt, err := g.put(call.Bridging(ctx), name, r, asked(opts))

@@ -17,8 +17,8 @@ type PutOptions struct {
 
 	// Base binds the upload to what the caller knows of the name: the service refuses it with [ErrConflict] and
 	// [wire.CodeHead], and records and charges nothing, unless Base is the newest version of the name. nil = whatever
-	// there is, "" = the name has no version. At a service that takes no sealed uploads the call returns
-	// [ErrUnsupported] and sends nothing. Content in one block may have [wire.WholeFileBytes].
+	// there is, "" = the name has no version. At the hosted service, and without a name, the call returns
+	// [ErrUnsupported] and sends nothing.
 	Base *Ref
 
 	// Upon is recorded with the file: the version of any name in the group that the content was made from, which is

@@ -20,7 +20,8 @@ type recording struct {
 	c      *Client
 	isOurs bool // the dialect of the service is ours
 	key    uploadKey
-	size   int64 // of the plaintext, in bytes
+	base   string // of [options]
+	size   int64  // of the plaintext, in bytes
 	ticket *ticket
 	attrs  Attributes
 	// attributes is what finalize sends. Uploads with other attributes have the same key:
@@ -79,7 +80,7 @@ func (u *recording) unanswered(ctx context.Context, err error) (Receipt, error) 
 		u.ticket.state.Step(hosted.StepRefused)
 		return Receipt{}, err
 	}
-	if u.isOurs && isOutcomeUnknown(err) {
+	if u.isOurs && (isOutcomeUnknown(err) || codeOf(err) == wire.CodeHead) { // it answers first what it has recorded
 		return Receipt{}, err
 	}
 	r, found, lookErr := u.findRecorded(ctx, u.ticket.since)

@@ -29,6 +29,7 @@ type ticket struct {
 	id         string
 	key        *format.Key
 	salt       [chain.SaltBytes]byte // of what the record commits to
+	base       string                // of [options]
 	uploadURL  string                // path for the raw transfer; "" = not offered
 	since      time.Time
 	lost       time.Time // when an answer last failed to arrive

@@ -95,7 +95,8 @@ func (u *uploader) uploadSealed(ctx context.Context, k uploadKey, content []byte
 func (u *uploader) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer,
 	o options) (Receipt, error) {
 	up := &uploading{buf: b, compress: o.compress, progress: o.progress,
-		recording: recording{c: u.c, isOurs: caps.Dialect.IsOurs(), key: k, size: b.Len(), attrs: o.attrs}}
+		recording: recording{c: u.c, isOurs: caps.Dialect.IsOurs(), key: k, base: o.base, size: b.Len(),
+			attrs: o.attrs}}
 	if err := up.useAttributes(); err != nil {
 		return Receipt{}, err
 	}
@@ -122,17 +123,12 @@ func (u *uploader) maxWhole(caps wire.Capabilities) int64 {
 	return min(u.c.cfg.MaxFileBytes, caps.MaxFileBytes)
 }
 
-// limit returns the size of the largest upload in one block, in bytes. An upload that is bound by a base is a
-// sealed one, because no other is compared.
+// limit returns the size of the largest upload in one piece, in bytes. It refuses a base that nothing would compare.
 func (u *uploader) limit(caps wire.Capabilities, name string, o options) (int64, error) {
-	limit := u.maxWhole(caps)
-	switch {
-	case o.base == "":
-		return limit, nil
-	case !caps.TakesSealed() || name == "":
+	if o.base != "" && (!caps.Dialect.IsOurs() || name == "") {
 		return 0, errNoBase
 	}
-	return min(limit, wire.WholeFileBytes), nil
+	return u.maxWhole(caps), nil
 }
 
 // maxBlocks returns the size of the largest file of format version 2, in bytes.
@@ -186,13 +182,14 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	if u.ticket, err = u.c.uploads.prepare(ctx, u.isOurs, request); err != nil {
 		return Receipt{}, err
 	}
+	u.ticket.base = u.base
 	return u.sealAndSend(ctx)
 }
 
 // resume settles an earlier attempt with the same content. done means that the attempt was
 // recorded.
 func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error) {
-	t := u.c.uploads.takeTicket(u.key)
+	t := u.c.uploads.takeTicket(u.key, u.base)
 	if t == nil {
 		return Receipt{}, false, nil
 	}
@@ -268,7 +265,7 @@ func (u *uploading) finalize(ctx context.Context, b *hosted.Blob, size int64, ra
 		return err
 	}
 	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(),
-		Salt: u.salt(), Format: meta, Versioned: u.isOurs})
+		Salt: u.salt(), Format: meta, Versioned: u.isOurs, Base: u.base})
 	if err != nil {
 		return err
 	}

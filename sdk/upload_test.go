@@ -278,46 +278,121 @@ func TestNobodyPaysTwiceHoursLater(t *testing.T) {
 // Put with Base follows exactly the version that it names, and sends nothing where the service cannot see to that.
 func TestPutFollowsAVersion(t *testing.T) {
 	t.Parallel()
-	s, c := world(t, testkit.Ours)
+	type way = func(c *sdk.Client, content []byte, base sdk.Ref) (sdk.Receipt, error)
 	put := func(c *sdk.Client, content []byte, base sdk.Ref) (sdk.Receipt, error) {
 		return c.Group("g").Put(t.Context(), "name", bytes.NewReader(content), sdk.PutOptions{Base: &base})
 	}
-	first, err := put(c, []byte("first"), "")
-	if err != nil {
-		t.Fatal(err)
+	whole := func(c *sdk.Client, content []byte, base sdk.Ref) (sdk.Receipt, error) {
+		b := buffer(t, int64(len(content)))
+		copy(b.Bytes(), content)
+		return c.Group("g").Upload(t.Context(), "name", b, sdk.PutOptions{Base: &base})
 	}
-	for _, base := range []sdk.Ref{"", "another"} {
-		if _, err := put(c, []byte("second"), base); sdk.KindOf(err) != sdk.ErrConflict || errorCode(err) != wire.CodeHead {
-			t.Errorf("after %q: %v", base, err)
+	for _, f := range []testkit.Dialect{testkit.Ours, testkit.Keyless} {
+		s, c := world(t, f)
+		newest := sdk.Ref("")
+		for _, content := range [][]byte{[]byte("small"), noise(wire.WholeFileBytes + 1)} {
+			for how, send := range map[string]way{"Put": put, "Upload": whole} {
+				if f == testkit.Keyless && how == "Put" && len(content) > wire.WholeFileBytes {
+					continue // blocks need the vault
+				}
+				before := s.Records()
+				for _, base := range []sdk.Ref{"", "another"} {
+					if base == newest {
+						continue
+					}
+					_, err := send(c, content, base)
+					if sdk.KindOf(err) != sdk.ErrConflict || errorCode(err) != wire.CodeHead {
+						t.Errorf("dialect %d: %s of %d bytes after %q: %v", f, how, len(content), base, err)
+					}
+				}
+				if s.Records() != before {
+					t.Errorf("dialect %d, %s of %d bytes: something was recorded", f, how, len(content))
+				}
+				r, err := send(c, content, newest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				newest = r.Ref
+			}
 		}
 	}
-	second, err := put(c, []byte("second"), first.Ref)
-	if err != nil {
-		t.Error(err)
-	}
-	large := make([]byte, wire.WholeFileBytes+1)
-	if _, err := put(c, large, first.Ref); sdk.KindOf(err) != sdk.ErrConflict || errorCode(err) != wire.CodeHead {
-		t.Errorf("a large file: %v", err)
-	}
-	if _, err := put(c, large, second.Ref); err != nil {
-		t.Error(err)
-	}
-	b := buffer(t, 5)
-	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.PutOptions{Base: &first.Ref}); errorCode(err) != wire.CodeHead {
-		t.Errorf("a buffer: %v", err)
-	}
-	b = buffer(t, wire.WholeFileBytes+1)
-	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.PutOptions{Base: &second.Ref}); sdk.KindOf(err) != sdk.ErrTooLarge {
-		t.Errorf("a buffer that no sealed upload takes: %v", err)
-	}
-	records := s.Records()
 	hosted, other := world(t, testkit.Hosted)
 	before := hosted.Records()
 	if _, err := put(other, []byte("first"), ""); sdk.KindOf(err) != sdk.ErrUnsupported || hosted.Records() != before {
 		t.Errorf("where the service cannot: %v, %d records more", err, hosted.Records()-before)
 	}
-	if records != s.Records() {
-		t.Error("something was recorded")
+}
+
+// wholeOnly sets that the files of a group are of format version 1.
+func wholeOnly(t *testing.T, g sdk.Group) {
+	t.Helper()
+	if _, err := g.Settings().Set(t.Context(), wire.GroupSettings{Format: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file that somebody removes while a large upload that replaces it is on its way stays removed: the service compares
+// when it records.
+func TestPutAfterAVersionThatIsRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s, c := world(t, testkit.Ours)
+	g := c.Group("g")
+	wholeOnly(t, g)
+	first, err := g.Put(t.Context(), "f", strings.NewReader("first"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(base sdk.Ref) (sdk.Receipt, error) {
+		return g.Put(t.Context(), "f", bytes.NewReader(noise(wire.WholeFileBytes+1)), sdk.PutOptions{Base: &base})
+	}
+	finalize := wire.PathTools + wire.OpFinalizeUpload
+	s.Disturb(finalize, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.Disturb(finalize, nil)
+			if _, err := g.RemoveVersions(t.Context(), []sdk.Entry{first.Entry}); err != nil {
+				t.Error(err)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	if _, err := put(first.Ref); errorCode(err) != wire.CodeHead {
+		t.Error(err)
+	}
+	if e, err := g.Stat(t.Context(), "f"); sdk.KindOf(err) != sdk.ErrNotFound {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := put(""); err != nil {
+		t.Error(err)
+	}
+}
+
+// What somebody else recorded, as the same account and with the same content, is not taken for an upload that the
+// service refused after the connection broke.
+func TestRefusedUploadIsNotThatOfAnother(t *testing.T) {
+	t.Parallel()
+	for _, f := range []testkit.Dialect{testkit.Keyless, testkit.Ours} {
+		s := testkit.Start(t, f)
+		a := s.Account("alice", "100")
+		g, other := s.Client(t, a).Group("g"), s.Client(t, a).Group("g")
+		if _, err := g.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		put := func(g sdk.Group) error {
+			_, err := g.Put(t.Context(), "f", strings.NewReader("x"), sdk.PutOptions{Base: new(sdk.Ref(""))})
+			return err
+		}
+		s.DisturbUploads(func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				s.DisturbUploads(nil)
+				if err := put(other); err != nil {
+					t.Error(err)
+				}
+				panic(http.ErrAbortHandler)
+			})
+		})
+		if err := put(g); errorCode(err) != wire.CodeHead {
+			t.Errorf("dialect %d: %v", f, err)
+		}
 	}
 }
 

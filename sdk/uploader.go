@@ -121,9 +121,9 @@ func (u *uploader) take(k uploadKey, fits func(unanswered) bool) (w unanswered, 
 	return w, true
 }
 
-// takeTicket takes an upload in two requests, nil for none.
-func (u *uploader) takeTicket(k uploadKey) *ticket {
-	w, _ := u.take(k, func(w unanswered) bool { return w.ticket != nil })
+// takeTicket takes an upload in two requests that replaces the same version, nil for none.
+func (u *uploader) takeTicket(k uploadKey, base string) *ticket {
+	w, _ := u.take(k, func(w unanswered) bool { return w.ticket != nil && w.ticket.base == base })
 	return w.ticket
 }
 

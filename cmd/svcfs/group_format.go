@@ -72,8 +72,7 @@ func (c *settingChange) toSaveWhole(ctx context.Context) (inBlocks []sdk.Entry, 
 	return inBlocks, c.mustAgree(ctx, c.dryRun || c.sure, "Save them anew?")
 }
 
-// saveOneWhole saves a version anew, if it still is the newest of its name. The service compares that again for what
-// one sealed upload takes; above that a version that came between is told.
+// saveOneWhole saves a version anew, if it still is the newest of its name, which the service compares.
 func saveOneWhole(ctx context.Context, g sdk.Group, e sdk.Entry) error {
 	now, err := g.Stat(ctx, e.Name)
 	if err != nil {
@@ -87,30 +86,10 @@ func saveOneWhole(ctx context.Context, g sdk.Group, e sdk.Entry) error {
 		return err
 	}
 	defer f.Close()
-	var o sdk.PutOptions
+	o := sdk.PutOptions{Base: &e.Ref}
 	if e.Attributes != nil {
 		o.Attributes = *e.Attributes
 	}
-	if e.Size <= wire.WholeFileBytes {
-		o.Base = &e.Ref
-	}
-	got, err := g.Put(ctx, e.Name, f, o)
-	if err != nil || o.Base != nil {
-		return err
-	}
-	var between sdk.Entry
-	for other, err := range g.List(ctx, sdk.ListOptions{Since: e.Seq}) {
-		if err != nil {
-			return err
-		}
-		if other.Name == e.Name && other.Seq > e.Seq && other.Seq < got.Seq {
-			between = other
-		}
-	}
-	if between.Ref == "" {
-		return nil
-	}
-	return refuse(exitOther, "if it shall be the newest, fetch it with: svcfs get "+shellWord(escapeName(string(g.ID)))+
-		" "+string(between.Ref)+" -o FILE; then put it again", errors.New("somebody saved it meanwhile, and what was "+
-		"saved anew lies above that version"))
+	_, err = g.Put(ctx, e.Name, f, o)
+	return err
 }

@@ -145,7 +145,7 @@ func hintsOfCodes() map[string]string {
 		wire.CodeInvite: "If svcfs whoami --account {account} --url {service} shows its balance, it was used here, " +
 			"and the key is stored. Else ask the operator for another, or, if this one made {account} and the " +
 			"answer was lost, for a new key: svcd account rotate-key NAME.",
-		wire.CodeHead: "Nothing was changed, because somebody else saved it meanwhile: look at it, also with svcfs " +
+		wire.CodeHead: "Nothing was changed, because somebody else changed it meanwhile: look at it, also with svcfs " +
 			"conflicts {group}, and run the command again.",
 		wire.CodeNotOffered: "See whether and until when it is offered with: svcfs group pending {group}",
 		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls " +

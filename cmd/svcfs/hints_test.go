@@ -96,7 +96,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		"no file": {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound},
 			"svcfs ls team"},
 		"newer version": {sdk.Error{Group: "team", Kind: sdk.ErrConflict, Code: wire.CodeHead},
-			"somebody else saved it meanwhile"},
+			"somebody else changed it meanwhile"},
 		"no group": {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeGroupNotFound},
 			"the GROUP comes before"},
 		"disabled": {sdk.Error{Kind: sdk.ErrUnauthenticated, Code: wire.CodeDisabled},

@@ -134,7 +134,7 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 // may come in this moment. A service that cannot is asked before alone.
 func (s *server) bound(ctx context.Context, follows sdk.Ref) (o sdk.PutOptions, err error) {
 	caps, err := s.Client.Capabilities(ctx)
-	if err != nil || !caps.TakesSealed() {
+	if err != nil || !caps.Dialect.IsOurs() {
 		return o, err
 	}
 	return sdk.PutOptions{Base: &follows}, nil
