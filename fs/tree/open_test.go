@@ -767,24 +767,6 @@ func TestW11SaveAfterTheOthersRemoved(t *testing.T) {
 	}
 }
 
-// W11: while a service of ours cannot compare, a save is recorded as at any other, and the second writer is told.
-func TestW11SaveWhileTheVaultIsAway(t *testing.T) {
-	w := team()
-	w.Put("team", alice, "f", []byte("one"))
-	m := mount(t, w, bob, ours)
-	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
-	defer h.Release()
-	w.Put("team", alice, "f", []byte("theirs"))
-	w.NoVault = true
-	m.write(h, "mine", 0)
-	ok(t, h.Flush(t.Context()))
-	m.refresh()
-	m.wantContent("/team/f", "mine")
-	if text := string(m.errors.Show()); strings.Count(text, "\tconflict\t") != 1 {
-		t.Errorf("errors holds %q", text)
-	}
-}
-
 // W11: a large file that others overtook is sent as a whole under its own name.
 func TestW11OvertakenLargeSave(t *testing.T) {
 	w, _, data := largeWorld(10 * block)

@@ -101,8 +101,7 @@ const mostConflicts = 20
 // Whole saves content in one piece. Recorded, it costs one upload.
 func (s *Saver) Whole(ctx context.Context, w Save, whole *mem.Buffer) (Made, error) {
 	record := func() (Made, error) {
-		compares := s.opt.Ours && whole.Len() <= wire.WholeFileBytes
-		return s.record(ctx, w, compares, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
+		return s.record(ctx, w, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
 			r, err := s.opt.Remote.Upload(ctx, w.Group, name, whole, o)
 			if err != nil {
 				w.note(whole.Hash(), err)
@@ -187,11 +186,11 @@ func (s *Saver) unlessFull(ctx context.Context, w Save, m Made, put error, recor
 // record makes a record of content with the attributes of the moment, and pays for it. do is told under which name and,
 // where the service compares it, which version the save replaces: others may have saved the name meanwhile (W11). Under
 // a name of its own the record says which version of the other it was made upon.
-func (s *Saver) record(ctx context.Context, w Save, compares bool,
+func (s *Saver) record(ctx context.Context, w Save,
 	do func(name string, o sdk.PutOptions) (sdk.Receipt, error)) (Made, error) {
 	m, o := Made{As: w.Name, Began: s.opt.Budget.Now()}, sdk.PutOptions{Attributes: w.Attributes()}
 	upon := w.Base()
-	if compares {
+	if s.opt.Ours {
 		o.Base = &upon
 	}
 	upload := func() error {
@@ -202,16 +201,12 @@ func (s *Saver) record(ctx context.Context, w Save, compares bool,
 	}
 	var err error
 	switch {
-	case w.Compared && !compares:
+	case w.Compared && !s.opt.Ours:
 		return m, ErrNotCompared
 	case w.Old:
 		err = &sdk.Error{Op: "upload", Group: w.Group, Kind: sdk.ErrConflict, Code: wire.CodeHead,
 			Err: errors.New("the name has a newer version")}
 	default:
-		err = upload()
-	}
-	if compares && !w.Compared && errors.Is(err, sdk.ErrUnsupported) { // not while the key of its vault is away
-		o.Base = nil
 		err = upload()
 	}
 	for n := 0; hasCode(err, wire.CodeHead) && n < mostConflicts; n++ {

@@ -162,9 +162,9 @@ func (w *world) want(t *testing.T, what string, tried ...string) {
 	}
 }
 
-// A save that others overtook gets a name of its own, and one that the service cannot compare is recorded all the same.
+// A save of any size that others overtook gets a name of its own, and one that the service cannot compare is recorded
+// all the same.
 func TestW11SaveThatOthersOvertook(t *testing.T) {
-	unsupported := []error{&sdk.Error{Op: "upload", Kind: sdk.ErrUnsupported, Err: errors.New("no vault")}}
 	for _, tc := range []struct {
 		name     string
 		answers  []error
@@ -176,23 +176,27 @@ func TestW11SaveThatOthersOvertook(t *testing.T) {
 		{"others did", refusals(wire.CodeHead), []string{"a after old", "mine0 after theirs upon old"}, "mine0", true},
 		{"and that name, too", refusals(wire.CodeHead, wire.CodeHead),
 			[]string{"a after old", "mine0 after theirs upon old", "mine1 after theirs upon old"}, "mine1", true},
-		{"the service compares nothing", unsupported, []string{"a after old", "a"}, "a", false},
+		{"the service compares nothing", nil, []string{"a"}, "a", false},
 	} {
-		for _, how := range []string{"whole", "blocks"} {
+		for _, how := range []string{"whole", "large", "blocks"} {
 			w := &world{answers: slices.Clone(tc.answers)}
 			s := saver(w, nil)
+			s.opt.Ours = tc.compared
 			var m Made
 			var err error
-			if how == "whole" {
+			switch how {
+			case "whole":
 				m, err = s.Whole(t.Context(), w.save("a"), wholeOf(t, "text"))
-			} else {
+			case "large":
+				m, err = s.Whole(t.Context(), w.save("a"), wholeOf(t, strings.Repeat("x", wire.WholeFileBytes+1)))
+			default:
 				m, err = s.Blocks(t.Context(), w.save("a"), w.blocks(s, "text in blocks"))
 			}
 			if err != nil || m.As != tc.as || m.Compared != tc.compared || m.Attributes == nil || Waits(&m.Entry) {
 				t.Errorf("%s, %s: %+v, %v", tc.name, how, m, err)
 			}
 			w.want(t, tc.name, tc.tried...)
-			if len(w.unsure) > 0 && tc.compared {
+			if len(w.unsure) > 0 {
 				t.Errorf("%s, %s: no answer came", tc.name, how)
 			}
 		}
@@ -203,7 +207,6 @@ func TestW11SaveThatOthersOvertook(t *testing.T) {
 // or not at all.
 func TestW11AppendsThatMeet(t *testing.T) {
 	merged := errors.New("it was made on the version of others")
-	noVault := &sdk.Error{Op: "upload", Kind: sdk.ErrUnsupported, Err: errors.New("no vault")}
 	for name, tc := range map[string]struct {
 		save    Save
 		answers []error
@@ -214,7 +217,6 @@ func TestW11AppendsThatMeet(t *testing.T) {
 	}{
 		"the names end it":     {Save{}, refusals(wire.CodeHead), merged, []string{"a after old"}, merged, false},
 		"its base is old":      {Save{Old: true}, nil, nil, []string{"mine0 after theirs upon old"}, nil, false},
-		"not to be compared":   {Save{Compared: true}, []error{noVault}, nil, []string{"a after old"}, noVault, false},
 		"past the outbox":      {Save{Now: true}, nil, nil, []string{"a after old"}, nil, false},
 		"the service was away": {Save{Now: true}, []error{errLost}, nil, []string{"a after old"}, nil, true},
 	} {
@@ -308,10 +310,10 @@ func TestO12TooLargeForTheOutbox(t *testing.T) {
 		t.Errorf("a temporary file: %v", err)
 	}
 	w.want(t, "a temporary file")
-	if m, err := s.Whole(t.Context(), w.save("a"), large); err != nil || m.Compared {
+	if m, err := s.Whole(t.Context(), w.save("a"), large); err != nil || !m.Compared {
 		t.Errorf("any other is recorded: %v", err)
 	}
-	w.want(t, "any other is recorded", "a")
+	w.want(t, "any other is recorded", "a after old")
 }
 
 // A save in blocks that fails goes on with what was sent, or begins anew.

@@ -318,7 +318,7 @@ func (s *Saver) finish(ctx context.Context, w Save, b *Sender) (Made, error) {
 		b.abandon() // it may be recorded: what changed since is another version
 	}
 	// its price is set aside before anything is sent
-	return s.record(ctx, w, s.opt.Ours, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
+	return s.record(ctx, w, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
 		up, hash, err := b.sendAll(ctx, name)
 		if err != nil {
 			return sdk.Receipt{}, err

@@ -44,9 +44,6 @@ type World struct {
 	// EveryWriterRemoves what others uploaded, too.
 	EveryWriterRemoves bool
 
-	// NoVault: the service compares no versions for now.
-	NoVault bool
-
 	// ListMemory is how many bytes of lists a mount may hold; 0 = any number.
 	ListMemory int64
 	held       int64
@@ -420,9 +417,6 @@ func (w *World) setUpon(e *sdk.Entry, upon *sdk.Ref) {
 func (w *World) isBase(g sdk.GroupID, name string, base *sdk.Ref) error {
 	if base == nil {
 		return nil
-	}
-	if w.NoVault {
-		return &sdk.Error{Op: "bind the upload", Group: g, Kind: sdk.ErrUnsupported, Err: fmt.Errorf("nothing compares it")}
 	}
 	var newest sdk.Ref
 	for _, e := range w.rows[g] {
