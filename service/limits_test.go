@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -545,6 +546,68 @@ func TestThreat31StalledBodies(t *testing.T) {
 			must[[]string](other, wire.OpGetOwnedGroups, object{})
 			other.mustPut(other.seals("g", "saved", []byte("y")))
 		})
+	}
+}
+
+// Threat 31: accounts whose requests for lists, and calls of agents, stand still leave room to the small requests of
+// others, also with little memory.
+func TestThreat31StalledLists(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.Memory, c.ClientTimeout = service.MinMemory, time.Hour })
+	other := s.user("other", "10")
+	must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
+	ref := other.upload("g", "f", []byte("x")).CID
+	other.part(nil) // takes more than the share of an account
+	const names, agents = "POST " + wire.PathTools + wire.OpGetNames, "POST " + wire.PathMCP
+	stalls := []string{names, names, names, names, agents, agents, agents, agents}
+	var slow *user
+	for i, what := range stalls {
+		if i%2 == 0 {
+			slow = s.user(fmt.Sprint("stalls", i), "10")
+		}
+		fmt.Fprintf(s.dial(), "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{",
+			what, slow.token)
+	}
+	proctest.Eventually(t, "the stalled requests", func() bool {
+		refused := 0
+		for _, operation := range []string{wire.OpGetNames, "unknown"} { // no operation, as calls of agents are
+			refused += s.metric(fmt.Sprintf(`svcd_requests_total{operation=%q,status="503"}`, operation))
+		}
+		return refused > 0 && refused+s.metric(inFlight) == len(stalls)
+	})
+	other.reads(ref, "x")
+	must[[]string](other, wire.OpGetOwnedGroups, object{})
+	other.mustPut(other.seals("g", "saved", []byte("y")))
+}
+
+// Threat 31: networks that do not take the views they asked for leave room to the short views of others, also with
+// little memory.
+func TestThreat31StalledViews(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.Memory, c.ClientTimeout = service.MinMemory, time.Hour })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpCreateHackathonGroup,
+		object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	fill(t, s.openDatabase(), "open", alice.id, wire.MaxPageRows)
+	view := fmt.Sprintf(`{"method":"query","params":{"request_type":"call_function","method_name":`+
+		`"get_transactions_for_group_public","args_base64":%q}}`,
+		base64.StdEncoding.EncodeToString([]byte(`{"group_id":"open"}`)))
+	const networks, each = 4, 4
+	for i := range networks * each {
+		from := net.Dialer{Control: smallBuffer, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, byte(1+i%networks))}}
+		conn, err := from.Dial("tcp", s.addr)
+		ok(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		fmt.Fprintf(conn, "POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(view), view)
+	}
+	proctest.Eventually(t, "the stalled views", func() bool {
+		refused := s.metric(`svcd_requests_total{operation="/rpc",status="200"}`)
+		return refused > 0 && refused+s.metric(inFlight) == networks*each
+	})
+	for range 3 {
+		if got := s.view("estimate_fee", object{"action": "upload"}); strings.Trim(got, "0123456789") != "" {
+			t.Errorf("a short view of another network: %s", got)
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func (s *server) spooledBody(w http.ResponseWriter, r *http.Request, account str
 	if err != nil {
 		return nil, noRoom(err)
 	}
-	if err := hold(r.Context(), s.memory.inline, account, inlineCopies*n, inlineWait); err != nil {
+	if err := hold(r.Context(), s.memory.inline, account, inlineCopies*n, 0, inlineWait); err != nil {
 		return nil, err
 	}
 	raw := make([]byte, n)

@@ -63,14 +63,25 @@ func (s *server) admitAccount(r *http.Request, account string) error {
 
 // memory is the budget of the process for bodies and answers, in bytes: one half for
 // files inside JSON, an eighth for clients that are not signed in, and the rest for
-// other requests of accounts, of which bodies that may take long have three quarters at
+// other requests of accounts, of which bodies that may take long have one half at
 // most. No kind is refused because of another.
-type memory struct{ inline, open, accounts, bodies *throttle.Bytes }
+type memory struct {
+	inline, bodies *throttle.Bytes
+	open, accounts budget
+}
+
+// budget is the memory of one kind of clients, of which requests that may take long have
+// three quarters at most.
+type budget struct{ all, long *throttle.Bytes }
 
 func newMemory(total int64) memory {
 	accounts := total - total/2 - total/8
-	return memory{inline: throttle.NewBytes(total / 2), open: throttle.NewBytes(total / 8),
-		accounts: throttle.NewBytes(accounts), bodies: throttle.NewBytes(accounts * 3 / 4)}
+	return memory{inline: throttle.NewBytes(total / 2), bodies: throttle.NewBytes(accounts / 2),
+		open: newBudget(total / 8), accounts: newBudget(accounts)}
+}
+
+func newBudget(total int64) budget {
+	return budget{all: throttle.NewBytes(total), long: throttle.NewBytes(total * 3 / 4)}
 }
 
 // holdForBody is holdMemory for a request of an account whose body is content. A body that is
@@ -80,10 +91,10 @@ func (s *server) holdForBody(r *http.Request, n int64) error {
 		return s.holdMemory(r, n)
 	}
 	t := traceOf(r.Context())
-	if err := hold(r.Context(), s.memory.bodies, t.account, n, memoryWait); err != nil {
+	if err := hold(r.Context(), s.memory.bodies, t.account, n, t.held, memoryWait); err != nil {
 		return err
 	}
-	if err := s.holdMemory(r, n); err != nil {
+	if err := s.holdLong(r, n); err != nil {
 		return err
 	}
 	t.until(time.Time{})
@@ -94,31 +105,47 @@ func (s *server) holdForBody(r *http.Request, n int64) error {
 // or refuses the request. A client that is not signed in is counted by address.
 func (s *server) holdMemory(r *http.Request, n int64) error {
 	t := traceOf(r.Context())
-	budget, owner := s.memory.accounts, t.account
-	if owner == "" {
-		budget, owner = s.memory.open, throttle.Network(t.client).String()
-	} else {
-		t.held += max(n, 1)
+	memory, owner := s.memoryOf(t)
+	has := t.held
+	t.held += max(n, 1)
+	return hold(r.Context(), memory.all, owner, n, has, memoryWait)
+}
+
+// holdLong is holdMemory for a request that may take its time, such as one whose client takes a list slowly. It leaves
+// memory to those that may not.
+func (s *server) holdLong(r *http.Request, n int64) error {
+	t := traceOf(r.Context())
+	memory, owner := s.memoryOf(t)
+	if err := hold(r.Context(), memory.long, owner, n, t.held, memoryWait); err != nil {
+		return err
 	}
-	return hold(r.Context(), budget, owner, n, memoryWait)
+	return s.holdMemory(r, n)
+}
+
+func (s *server) memoryOf(t *trace) (memory budget, owner string) {
+	if t.account == "" {
+		return s.memory.open, throttle.Network(t.client).String()
+	}
+	return s.memory.accounts, t.account
 }
 
 // holdForFile is holdMemory for a request of an account that may hold memory already: with it
 // the request takes no more than the share of an account, or it would wait for itself.
 func (s *server) holdForFile(ctx context.Context, n int64) error {
 	t := traceOf(ctx)
-	if n = min(n, s.memory.accounts.Share()-t.held); n <= 0 {
+	if n = min(n, s.memory.accounts.all.Share()-t.held); n <= 0 {
 		return nil
 	}
+	has := t.held
 	t.held += n
-	return hold(ctx, s.memory.accounts, t.account, n, memoryWait)
+	return hold(ctx, s.memory.accounts.all, t.account, n, has, memoryWait)
 }
 
-// hold waits for memory.
-func hold(ctx context.Context, budget *throttle.Bytes, owner string, n int64, patience time.Duration) error {
+// hold waits for n bytes more for a request that has some.
+func hold(ctx context.Context, memory *throttle.Bytes, owner string, n, has int64, patience time.Duration) error {
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	release, ok := budget.Wait(wait, owner, n)
+	release, ok := memory.Wait(wait, owner, n, has)
 	if !ok {
 		return &fault.Error{Code: wire.CodeUnavailable,
 			Text:       "the service has too many large requests under way: try again in a moment",

@@ -159,7 +159,7 @@ func (s *server) mcpHandler(serve http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			return err
 		}
-		if err := s.holdMemory(r, bodyCopies*maxToolRequest+toolAnswerCopies*maxToolAnswer); err != nil {
+		if err := s.holdLong(r, bodyCopies*maxToolRequest+toolAnswerCopies*maxToolAnswer); err != nil {
 			return err
 		}
 		raw, err := readAll(w, r, maxToolRequest)

@@ -23,7 +23,7 @@ type trace struct {
 	client  netip.Addr
 	account string // once authenticated
 	code    string // of a refusal
-	held    int64  // bytes of the memory for requests of accounts
+	held    int64  // bytes of the memory, see [server.holdMemory]
 	request *pace
 	release []func() // when the request is answered
 }

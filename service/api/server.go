@@ -112,7 +112,8 @@ func New(d Deps) (http.Handler, error) {
 		wire.PathManifest + "{ticket}":        s.getManifest,
 	}
 	page, err := web.New(d.Deps, s.refuse, s.admitAccount,
-		web.API{Operations: s.tools, Reads: reads, Part: s.putPart, Record: s.putPlain, Hold: s.holdMemory})
+		web.API{Operations: s.tools, Reads: reads, Part: s.putPart, Record: s.putPlain, Hold: s.holdMemory,
+			HoldLong: s.holdLong})
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) error {
 		if err := s.read(w, r, request); err != nil || op != wire.OpGetGroupMembers {
 			return err
 		}
-		return s.holdMemory(r, valueMemory) // the list is long
+		return s.holdLong(r, valueMemory)
 	})
 }
 
@@ -159,7 +159,11 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 				return fault.New(wire.CodeTooLarge, "the account has more than %d groups: ask with after and limit",
 					maxNames)
 			}
-			if err := s.holdMemory(r, pageOfNames); err != nil {
+			take := s.holdMemory
+			if len(all.Names) > 0 {
+				take = s.holdLong
+			}
+			if err := take(r, pageOfNames); err != nil {
 				return err
 			}
 			page, err := list(r.Context(), by.Account, req)
@@ -178,7 +182,7 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 // livingNames proves a name or a page of a folder.
 func (s *server) livingNames(w http.ResponseWriter, r *http.Request, by *auth.Session,
 	read func(request any) error) error {
-	if err := s.holdMemory(r, files.NamesMemory+packMemory); err != nil {
+	if err := s.holdLong(r, files.NamesMemory+packMemory); err != nil {
 		return err
 	}
 	var req wire.LivingRequest

@@ -28,7 +28,7 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request, by *auth.S
 		if coded {
 			memory += packMemory
 		}
-		err = s.holdMemory(r, memory)
+		err = s.holdLong(r, memory)
 	}
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ type filesOf string
 func (s *server) writeView(r *http.Request, w http.ResponseWriter, id json.RawMessage, value any) error {
 	group, isList := value.(filesOf)
 	if isList {
-		if err := s.holdMemory(r, files.ListMemory); err != nil {
+		if err := s.holdLong(r, files.ListMemory); err != nil {
 			return err
 		}
 		done, err := s.turn(r.Context())
@@ -49,8 +49,10 @@ func (s *server) writeView(r *http.Request, w http.ResponseWriter, id json.RawMe
 		}
 		return answer.end()
 	}
-	if err := s.holdMemory(r, valueMemory); err != nil {
-		return err
+	if _, isLong := value.([]string); isLong { // any other is shorter than a request
+		if err := s.holdLong(r, valueMemory); err != nil {
+			return err
+		}
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {

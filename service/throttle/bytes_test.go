@@ -17,7 +17,7 @@ func partsOfTheMemory(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		release, ok := b.Wait(ctx, caller, n)
+		release, ok := b.Wait(ctx, caller, n, 0)
 		if ok != want {
 			t.Fatalf("%s takes %d MiB: %v", caller, n/mib, ok)
 		}
@@ -40,6 +40,39 @@ func partsOfTheMemory(t *testing.T) {
 		defer take(caller, 100*mib, true)()
 	}
 	take("i", 1, false)
+
+	b = NewBytes(40 * mib) // a little one
+	for _, caller := range []string{"a", "b", "c"} {
+		defer take(caller, 10*mib, true)()
+		take(caller, 1, false)
+	}
+	defer take("d", 9*mib, true)()
+}
+
+// Threat 31: one thing that takes memory in steps waits for others, and never for itself.
+func TestThreat31MemoryInSteps(t *testing.T) {
+	b := NewBytes(100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is waited for
+	var steps []func()
+	for has := int64(0); has < 200; has += 20 {
+		release, ok := b.Wait(t.Context(), "a", 20, has)
+		if !ok {
+			t.Fatalf("with %d of it", has)
+		}
+		if _, ok := b.Wait(ctx, "a", 10, 0); ok && has > 0 {
+			t.Errorf("another thing of the caller is given with %d", has)
+		}
+		steps = append(steps, release)
+	}
+	for _, release := range steps {
+		release()
+	}
+	if all, ok := b.Wait(t.Context(), "b", 100, 0); !ok || len(b.own.own) != 1 {
+		t.Error("not all came back")
+	} else {
+		all()
+	}
 }
 
 // Threat 31: slots are counted by caller, and forgotten when they are free.

@@ -48,7 +48,7 @@ func (s *Slots[Caller]) Wait(ctx context.Context, c Caller) (release func(), ok 
 
 func (s *Slots[Caller]) wait(ctx context.Context, c Caller, n int64) (release func(), ok bool) {
 	own := s.enter(c)
-	if own.taken.Acquire(ctx, n) != nil {
+	if n > 0 && own.taken.Acquire(ctx, n) != nil {
 		s.leave(c)
 		return nil, false
 	}

@@ -92,8 +92,9 @@ type API struct {
 	// Part and Record take parts, and frames whose key came with them. The path value "id" names the upload, "part" a
 	// part.
 	Part, Record Transfer
-	// Hold takes memory of the process until the request is answered, or refuses the request.
-	Hold func(r *http.Request, bytes int64) error
+	// Hold takes memory of the process until the request is answered, or refuses the request. HoldLong is for one with
+	// a long answer.
+	Hold, HoldLong func(r *http.Request, bytes int64) error
 }
 
 // page is the account page of a service.
@@ -200,7 +201,7 @@ func (p *page) signedIn(do action) http.HandlerFunc {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.api.Hold(r, answerMemory); err != nil {
+		if err := p.api.HoldLong(r, answerMemory); err != nil {
 			return nil, err
 		}
 		return do(r, by.Account)
