@@ -257,7 +257,7 @@ func noPage() error {
 // PageOf returns the id of a session of the account page, "" for any other token.
 func (t *Tokens) PageOf(ctx context.Context, token string) (string, error) {
 	k, err := t.claimsOf(ctx, token)
-	if errors.As(err, new(*fault.Error)) && fault.Of(err).Code == wire.CodeInvalidToken {
+	if errors.As(err, new(*fault.Error)) {
 		return "", nil
 	}
 	return k.Page, err

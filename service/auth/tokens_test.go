@@ -73,6 +73,26 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 	}
 }
 
+// A session of the page from before the service had another public address is none, and no error to who signs in again.
+func TestPageOfAnotherAddress(t *testing.T) {
+	tokens, key := tokensOf(t, time.Now)
+	_, link, err := tokens.accounts.NewLink(t.Context(), key.Account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, err := tokens.UseLink(t.Context(), link.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := NewTokens(tokens.accounts, "http://other.example", time.Hour, time.Now)
+	if id, err := moved.PageOf(t.Context(), page.Reveal()); id != "" || err != nil {
+		t.Errorf("%q, %v", id, err)
+	}
+	if id, err := tokens.PageOf(t.Context(), page.Reveal()); id == "" || err != nil {
+		t.Errorf("at its address: %q, %v", id, err)
+	}
+}
+
 // Threat 31: only what is known to be good is not counted as a request of a stranger: each question of another token,
 // key or cookie.
 func TestThreat31UnknownCredentialsCount(t *testing.T) {
