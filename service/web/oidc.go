@@ -200,10 +200,9 @@ func (p *page) flowCookie(r *http.Request, value string, maxAge int) *http.Cooki
 
 // finishOIDC answers the browser that the provider sent back.
 func (p *page) finishOIDC(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, p.flowCookie(r, "", -1))
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
-	identity, name, err := p.identify(ctx, r)
+	identity, name, err := p.identify(ctx, w, r)
 	if err != nil {
 		p.notSignedIn(w, r, err, "")
 		return
@@ -231,8 +230,10 @@ func (p *page) finishOIDC(w http.ResponseWriter, r *http.Request) {
 
 // identify finishes the flow and returns the identity that the provider confirms. It
 // requires the state and the PKCE verifier of this browser, and of the ID token
-// signature, issuer, audience, times and nonce (OpenID Connect Core 3.1.3.7).
-func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity, name string, err error) {
+// signature, issuer, audience, times and nonce (OpenID Connect Core 3.1.3.7). An answer of another flow leaves that of
+// this browser as it is.
+func (p *page) identify(ctx context.Context, w http.ResponseWriter, r *http.Request) (who auth.Identity, name string,
+	err error) {
 	refused := func(why string) error {
 		return fault.New(wire.CodeInvalidToken, "%s: start again from the account page", why)
 	}
@@ -242,6 +243,7 @@ func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 	if !sent || !ok || subtle.ConstantTimeCompare([]byte(f.State), []byte(q.Get("state"))) != 1 {
 		return who, "", refused("this sign-in was not begun in this browser, or more than 10 minutes ago")
 	}
+	http.SetCookie(w, p.flowCookie(r, "", -1))
 	if text := q.Get("error"); text != "" {
 		return who, "", refused(fmt.Sprintf("the identity provider answered %.100q", text))
 	}

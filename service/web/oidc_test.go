@@ -457,8 +457,15 @@ func TestFlowBelongsToOneBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
+	own, err := resp.Location()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if resp, body := visit(t, victim, callback); resp.StatusCode != http.StatusUnauthorized || s.who(victim) != "" {
 		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if resp, body := visit(t, victim, own.String()); resp.StatusCode != http.StatusOK || s.who(victim) == "" {
+		t.Errorf("the victim's own flow afterwards: %d %.300s", resp.StatusCode, body)
 	}
 }
 
