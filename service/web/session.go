@@ -155,10 +155,12 @@ func (p *page) begin(w http.ResponseWriter, r *http.Request, account string, ses
 }
 
 func (p *page) signOut(w http.ResponseWriter, r *http.Request) (any, error) {
-	http.SetCookie(w, p.cookie(r, cookieName, "", -1))
 	if secret, ok := p.secretOf(r, cookieName); ok {
-		return struct{}{}, p.Tokens.EndPage(r.Context(), secret)
+		if err := p.Tokens.EndPage(r.Context(), secret); err != nil {
+			return nil, err // with the cookie, or nobody could end the session any more
+		}
 	}
+	http.SetCookie(w, p.cookie(r, cookieName, "", -1))
 	return struct{}{}, nil
 }
 

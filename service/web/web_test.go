@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -177,6 +178,14 @@ func TestNoSecretOnDiskOrInTheLog(t *testing.T) {
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		if r.Header.Get("X-Gives-Up") != "" {
+			cancel()
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	}
 	alice := s.user("alice", "1")
 	who := func(c *http.Client) any {
 		_, body := do(t, c, s.page(http.MethodGet, "session", nil))
@@ -196,6 +205,17 @@ func TestSessionEnds(t *testing.T) {
 		c.Jar.SetCookies(address, kept) // a copy of the cookie is of no use
 		if got := who(c); got != "" {
 			t.Errorf("after signing out: %v", got)
+		}
+	})
+	t.Run("not by signing out in vain", func(t *testing.T) {
+		c := alice.signedIn()
+		out := s.page(http.MethodPost, "sign-out", object{})
+		out.Header.Set("X-Gives-Up", "1")
+		if status, body := do(t, c, out); status == http.StatusOK {
+			t.Errorf("%d %s", status, body)
+		}
+		if got := who(c); got != alice.id {
+			t.Errorf("the cookie is gone, and the session goes on: %v", got)
 		}
 	})
 	t.Run("after 12 hours", func(t *testing.T) {
