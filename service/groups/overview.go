@@ -31,13 +31,15 @@ func (gs *Groups) Overview(ctx context.Context, account, after string, limit int
 }
 
 // OpenTo returns the groups with an open join window that an account can join, at most
-// 200. An open window makes a group public.
+// 200: of each owner as many as of any other, so that nobody hides those of others. An
+// open window makes a group public.
 func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
-	return gs.summaries(ctx, selectSummary+` AND joinable = ? AND join_expires > ? AND (join_max_uses IS NULL
-		OR join_uses < join_max_uses)
+	return gs.summaries(ctx, selectSummary+` AND id IN (SELECT id FROM groups WHERE ended_ns IS NULL
+		AND joinable = ? AND join_expires > ? AND (join_max_uses IS NULL OR join_uses < join_max_uses)
 		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?)
 		AND NOT `+ledger.WasRevoked+`groups.id)
-		ORDER BY id LIMIT ?`, account, true, gs.ledger.Now().UnixNano(), account, account, maxOpen)
+		ORDER BY row_number() OVER (PARTITION BY owner ORDER BY id), id LIMIT ?) ORDER BY id`, account, true,
+		gs.ledger.Now().UnixNano(), account, account, maxOpen)
 }
 
 func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any) ([]Summary, error) {

@@ -251,6 +251,30 @@ func TestFoldersOnBothEngines(t *testing.T) {
 	})
 }
 
+// An owner of many open groups hides those of nobody else.
+func TestOpenGroupsOfManyOwners(t *testing.T) {
+	t.Parallel()
+	enginetest.OnBoth(t, func(t *testing.T) {
+		s := serve(t)
+		alice, bob := s.user("alice", "10"), s.user("bob", "10")
+		a, b := alice.signedIn(), bob.signedIn()
+		window := strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)
+		s.post(a, "tools/create_hackathon_group", object{"group_id": "many", "expires_at": window})
+		s.post(b, "tools/create_hackathon_group", object{"group_id": "one", "expires_at": window})
+		var more []string
+		for i := range 250 {
+			more = append(more, fmt.Sprintf("('many-%03d')", i))
+		}
+		s.sql("INSERT INTO groups (id, owner, key_version, joinable, join_expires) SELECT column1, owner, " +
+			"key_version, joinable, join_expires FROM groups, (VALUES " + strings.Join(more, ", ") +
+			") AS more WHERE id = 'many'")
+		open := list(s.get(s.user("carol", "0").signedIn(), "groups")["open"])
+		if len(open) != 200 || open[0]["id"] != "many" || open[198]["id"] != "many-197" || open[199]["id"] != "one" {
+			t.Errorf("%d groups, the last one %v", len(open), open[len(open)-1]["id"])
+		}
+	})
+}
+
 func TestPageRulesOnBothEngines(t *testing.T) {
 	t.Parallel()
 	enginetest.OnBoth(t, func(t *testing.T) {
