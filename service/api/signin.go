@@ -77,7 +77,7 @@ func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
 		return nil
 	}
 	asked.Token = "" // it goes beside it
-	body := &provenBody{ReadCloser: r.Body, sum: sha256.New(), want: *asked.Body}
+	body := &provenBody{ReadCloser: r.Body, left: r.ContentLength, sum: sha256.New(), want: *asked.Body}
 	if vaultwire.AskedKind(asked.Target) != "" {
 		body.kept = &bytes.Buffer{}
 		by.Asked(asked, body.kept.Bytes)
@@ -86,9 +86,11 @@ func (s *server) proven(r *http.Request, by *auth.Session, token string) error {
 	return nil
 }
 
-// provenBody is a body that ends with an error if it is not the one that was proven.
+// provenBody is a body that has an error in the place of its last bytes if it is not the one that was proven: who reads
+// as many bytes as it expects sees no end.
 type provenBody struct {
 	io.ReadCloser
+	left int64 // bytes that have not come; negative = not known
 	sum  hash.Hash
 	want [sha256.Size]byte
 	kept *bytes.Buffer // what was read, of at most maxRequestBytes; nil = it is not needed
@@ -100,8 +102,9 @@ func (b *provenBody) Read(p []byte) (int, error) {
 	if b.kept != nil && b.kept.Len() <= maxRequestBytes {
 		b.kept.Write(p[:n])
 	}
-	if err == io.EOF && [sha256.Size]byte(b.sum.Sum(nil)) != b.want {
-		err = fault.New(wire.CodeInvalidToken, "Auth failed: the proof of the request is of another body")
+	b.left -= int64(n)
+	if (err == io.EOF || b.left == 0) && [sha256.Size]byte(b.sum.Sum(nil)) != b.want {
+		return 0, fault.New(wire.CodeInvalidToken, "Auth failed: the proof of the request is of another body")
 	}
 	return n, err
 }
