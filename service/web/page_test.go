@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unicode/utf8"
 
@@ -246,6 +247,35 @@ func TestLinkOpenedWhileSignedIn(t *testing.T) {
 	b.js("location.hash = '" + fragment + "'")
 	b.click("Sign in")
 	b.await("document.getElementById('account')?.textContent === '" + bob.id + "'")
+}
+
+// A sign-out that did not come through is told as none.
+func TestSignOutWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	var breaks atomic.Bool
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if breaks.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	}
+	b := s.user("alice", "1").browse()
+	b.expect("ERR_EMPTY_RESPONSE")
+	b.expect("ERR_CONNECTION")
+	b.js(`window.told = []; new MutationObserver(() => told.push(document.getElementById("status").textContent))
+		.observe(document.getElementById("status"), { childList: true })`)
+	breaks.Store(true)
+	b.click("Sign out")
+	b.sees("That did not work. The service cannot be reached.")
+	breaks.Store(false)
+	b.js("location.hash = '#/groups'")
+	b.sees("You own no group yet")
+	if eval[bool](b, `told.includes("Signed out")`) {
+		t.Error("somebody who is signed in was told that he is not")
+	}
+	b.click("Sign out")
+	b.await(`told.includes("Signed out")`)
 }
 
 // A tab does nothing for the account that somebody signed in in another tab: it loads anew, and says so.

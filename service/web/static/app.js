@@ -1,7 +1,7 @@
 // The account page: who is signed in, and which view the address names.
 
 import { account, actAs, post, who } from "./api.js";
-import { announce, failure, h, notice } from "./dom.js";
+import { announce, busy, failure, h, notice } from "./dom.js";
 import { accountView } from "./account.js";
 import { fileView } from "./file.js";
 import { groupView } from "./group.js";
@@ -18,6 +18,7 @@ import { forgetClaims } from "./verify.js";
 const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 const signOut = document.getElementById("sign-out");
+const unsigned = h("div"); // why nobody was signed out
 const shownAs = document.getElementById("who");
 
 let session = { account_id: "" };
@@ -135,15 +136,13 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 
 signOut.addEventListener("click", async () => {
-	try {
-		await post("sign-out", {});
-		forgetAccount();
-		actAs("");
-	} finally {
-		history.replaceState(null, "", location.pathname);
-		await show();
-		announce("Signed out");
-	}
+	main.prepend(unsigned);
+	if (!await busy(signOut, unsigned, () => post("sign-out", {}))) return;
+	forgetAccount();
+	actAs("");
+	history.replaceState(null, "", location.pathname);
+	await show();
+	if (session.account_id === "") announce("Signed out");
 });
 
 function arrive() {
