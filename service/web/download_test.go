@@ -182,14 +182,21 @@ func TestDownloadOfWhatMemoryDoesNotHold(t *testing.T) {
 	alice.register("team")
 	content := random(2*64<<10 + 1)
 	alice.saveBlocks("team", "a film.mkv", content, nil, numbers(3), fmt.Sprintf("%x", sumOf(content)))
+	for _, name := range []string{"whole.bin", "old\u202e/whole.bin"} {
+		alice.upload("team", name, content, object{"version": 1, "original_size": len(content)}, "")
+	}
 	b := alice.browse()
 	b.js("location.hash = '#/groups/team'; delete window.showSaveFilePicker; window.showSaveFilePicker = undefined")
-	before := eval[string](b, "fetch('api/session').then((r) => r.json()).then((s) => s.balance)")
+	balance := func() string {
+		t.Helper()
+		return eval[string](b, "fetch('api/session').then((r) => r.json()).then((s) => s.balance)")
+	}
+	before := balance()
 	if got := b.download("a film.mkv"); !strings.Contains(got,
 		"nothing was charged. Use: svcfs get team 'a film.mkv'") {
 		t.Error(got)
 	}
-	if after := eval[string](b, "fetch('api/session').then((r) => r.json()).then((s) => s.balance)"); after != before {
+	if after := balance(); after != before {
 		t.Errorf("%s tokens, before %s", after, before)
 	}
 	b.js(stubPicker)
@@ -199,5 +206,19 @@ func TestDownloadOfWhatMemoryDoesNotHold(t *testing.T) {
 	b.await(`saved.name === "a film.mkv"`)
 	if got := eval[string](b, savedSum); got != fmt.Sprintf("%x", sumOf(content)) {
 		t.Errorf("another content was saved, of SHA-256 %s", got)
+	}
+
+	// In one piece it is refused before it is paid.
+	before = balance()
+	if got := b.download("whole.bin"); !strings.Contains(got, "too large for a browser; nothing was charged") {
+		t.Error(got)
+	}
+	b.js(`document.querySelector("[aria-label='Select old%E2%80%AE']").click()`)
+	b.js("window.showDirectoryPicker = () => navigator.storage.getDirectory()")
+	b.click("Download")
+	b.click("Download for 0.013 tokens")
+	b.sees("That did not work. This file is too large for a browser; nothing was charged.")
+	if after := balance(); after != before {
+		t.Errorf("%s tokens, before %s", after, before)
 	}
 }

@@ -40,7 +40,7 @@ export function download(g, session, f, button, slot) {
 }
 
 async function saved(g, session, f, step) {
-	if (!fitsMemory(f)) {
+	if (f.content && !fitsMemory(f)) {
 		if (!canSave()) throw new Error(`This browser cannot write ${bytes(f.original_size)} as they come; nothing was charged. Use: svcfs get ${shellWord(g.id)} ${shellWord(f.shown)}`);
 		return await save(g.id, f, step) ? [h("span", { class: "hint" }, "Verified and saved")] : [];
 	}

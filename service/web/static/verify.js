@@ -152,7 +152,7 @@ export async function saveInto(folder, path, group, file, maxFileBytes) {
 	const name = path.at(-1);
 	for (const part of path.slice(0, -1)) folder = await folder.getDirectoryHandle(part, { create: true });
 	if (await folder.getFileHandle(name).then(() => true, (error) => error.name !== "NotFoundError")) throw new Error(`${path.join("/")} is there already on this machine, and stays as it is.`);
-	const blob = fitsMemory(file) && await verifiedBlob(group, file, maxFileBytes, () => {});
+	const blob = (!file.content || fitsMemory(file)) && await verifiedBlob(group, file, maxFileBytes, () => {});
 	const out = await (await folder.getFileHandle(name, { create: true })).createWritable();
 	try {
 		if (blob) await out.write(blob);
