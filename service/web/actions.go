@@ -213,8 +213,9 @@ func (p *page) folder(r *http.Request, account string) (any, error) {
 		}
 	}
 	for _, recorded := range level.Folders {
-		out.Folders = append(out.Folders, folderView{recorded,
-			names.Component(recorded[strings.LastIndexByte(recorded, '/')+1:])})
+		shown := names.Component(recorded[strings.LastIndexByte(recorded, '/')+1:])
+		out.Folders = append(out.Folders, folderView{recorded, shown,
+			strings.Join(append(slices.Clone(out.Path), shown), "/")})
 	}
 	return out, nil
 }
@@ -223,6 +224,7 @@ func (p *page) folder(r *http.Request, account string) (any, error) {
 type folderView struct {
 	Folder string `json:"folder"` // the recorded path
 	Shown  string `json:"shown"`  // its last component in a mount
+	Path   string `json:"path"`   // all of it in a mount
 }
 
 // file answers the versions of a name.

@@ -208,12 +208,14 @@ func TestDownloadOfWhatMemoryDoesNotHold(t *testing.T) {
 		t.Errorf("another content was saved, of SHA-256 %s", got)
 	}
 
-	// In one piece it is refused before it is paid.
+	// In one piece it is refused before it is paid. The name of its folder is told as it is shown.
 	before = balance()
 	if got := b.download("whole.bin"); !strings.Contains(got, "too large for a browser; nothing was charged") {
 		t.Error(got)
 	}
-	b.js(`document.querySelector("[aria-label='Select old%E2%80%AE']").click()`)
+	b.js(`document.querySelector("[aria-label='Select old%E2%80%AE']").click(); window.showDirectoryPicker = undefined`)
+	b.click("Download")
+	b.sees("This browser saves no folders; nothing was charged. Use: svcfs get team 'old%E2%80%AE'")
 	b.js("window.showDirectoryPicker = () => navigator.storage.getDirectory()")
 	b.click("Download")
 	b.click("Download for 0.013 tokens")

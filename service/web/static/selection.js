@@ -47,12 +47,12 @@ export function selectionBar(g, session, folder, again, clear) {
 async function downloadAll(g, session, folder, rows, step) {
 	const picked = rows.filter((row) => row.isFolder);
 	const canWrite = typeof window.showDirectoryPicker === "function";
-	if (picked.length > 0 && !canWrite) throw new Error(`This browser saves no folders; nothing was charged. Use: svcfs get ${shellWord(g.id)} ${shellWord(picked[0].folder.folder)}`);
+	if (picked.length > 0 && !canWrite) throw new Error(`This browser saves no folders; nothing was charged. Use: svcfs get ${shellWord(g.id)} ${shellWord(picked[0].folder.path)}`);
 	const all = rows.filter((row) => !row.isFolder).map((row) => row.file), named = all.length;
 	for (const row of picked) await below(g.id, row.folder.folder, all, [], step);
 	const path = (f) => f.shown.split("/").slice(folder.split("/").length - 1);
 	const files = all.filter((f, i) => i < named || f.user_id === session.account_id || !path(f).some((part) => part.startsWith(".")));
-	const left = files.length < all.length && `Left out: ${plural(all.length - files.length, "hidden file")} of other accounts. Use: svcfs get ${[g.id, ...picked.map((row) => row.folder.folder)].map(shellWord).join(" ")} --hidden -o DIR`;
+	const left = files.length < all.length && `Left out: ${plural(all.length - files.length, "hidden file")} of other accounts. Use: svcfs get ${[g.id, ...picked.map((row) => row.folder.path)].map(shellWord).join(" ")} --hidden -o DIR`;
 	const cost = times(session.fees.retrieve, files.filter((f) => !isFree(f.ipfs_hash)).length);
 	const isSure = rows.length === 1 && picked.length === 0 || await ask({
 		title: `Download ${plural(files.length, "file")}?`, yes: price(cost) === "free" ? "Download, free" : `Download for ${price(cost)}`,
