@@ -15,46 +15,23 @@ import (
 // transaction, and PostgreSQL does not notice. The other processes get their turn
 // nevertheless.
 func TestThreat39MachineGoneWhileItWrites(t *testing.T) {
-	direct := postgres.NewDatabase(t)
-	ours := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", direct) })
-	freeze, address := freezable(t, direct)
-	lost, err := store.Open(t.Context(), "", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost.SetWriteTimeout(time.Second)
-	writing, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
+	ours := besideLost(t, func(lost *store.Store, lose func()) {
 		_ = lost.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO meta (name, value) VALUES ('a', 'lost')")
-			freeze()
-			close(writing)
+			lose()
 			return err
 		})
-		_ = lost.Close()
-	}()
-	<-writing
+	})
 	if err := set(t.Context(), ours, "a", "ours"); err != nil {
 		t.Errorf("the other process: %v", err)
 	}
 	if got := get(t, ours, "a"); got != "ours" {
 		t.Errorf("value %q", got)
 	}
-	<-over
 }
 
 // The machine of the process that takes a lease loses power in that transaction. Another process gets the lease.
 func TestMachineGoneWhileItTakesALease(t *testing.T) {
-	direct := postgres.NewDatabase(t)
-	ours := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", direct) })
-	freeze, address := freezable(t, direct)
-	lost, err := store.Open(t.Context(), "", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost.SetWriteTimeout(time.Second)
-	taking, over := make(chan struct{}), make(chan struct{})
 	take := func(s *store.Store, holder string, then func()) error {
 		return s.Beside(t.Context(), func(tx *store.Tx) error {
 			defer then()
@@ -65,16 +42,33 @@ func TestMachineGoneWhileItTakesALease(t *testing.T) {
 			return err
 		})
 	}
-	go func() {
-		defer close(over)
-		_ = take(lost, "lost", func() { freeze(); close(taking) })
-		_ = lost.Close()
-	}()
-	<-taking
+	ours := besideLost(t, func(lost *store.Store, lose func()) { _ = take(lost, "lost", lose) })
 	if err := take(ours, "ours", func() {}); err != nil {
 		t.Errorf("the other process: %v", err)
 	}
-	<-over
+}
+
+// besideLost returns the database as a process has it once the machine of another one, which works meanwhile, is lost:
+// work calls lose in its transaction.
+func besideLost(t *testing.T, work func(lost *store.Store, lose func())) (ours *store.Store) {
+	t.Helper()
+	direct := postgres.NewDatabase(t)
+	ours = open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", direct) })
+	freeze, address := freezable(t, direct)
+	lost, err := store.Open(t.Context(), "", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.SetWriteTimeout(time.Second)
+	gone, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		work(lost, func() { freeze(); close(gone) })
+		_ = lost.Close()
+	}()
+	t.Cleanup(func() { <-over })
+	<-gone
+	return ours
 }
 
 // The server ends every writing transaction whose process is silent for too long.
