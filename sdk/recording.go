@@ -56,6 +56,15 @@ func (u *recording) record(
 	if err := u.c.calls.Repeat(ctx, kind, finalize); err != nil {
 		return u.unanswered(ctx, err)
 	}
+	if repeated && u.isOurs && u.key.name != "" {
+		err := u.c.Group(u.key.group).stillHas(ctx, u.key.name, Seq(answer.Seq))
+		if errors.Is(err, errGone) {
+			u.ticket.state.Step(hosted.StepUnknown)
+		}
+		if err != nil {
+			return Receipt{}, err
+		}
+	}
 	r, err := u.receipt(ctx, answer)
 	if err != nil {
 		u.ticket.state.Step(hosted.StepNoAnswer)

@@ -113,11 +113,16 @@ func (q *sealedQueue) recordAgain(ctx context.Context, s *Sealed, a Attributes) 
 	if err != nil || !answer.Repeated {
 		return r, err
 	}
-	e, err := q.c.Group(s.Group()).Stat(ctx, s.Name())
-	if KindOf(err) == ErrNotFound || err == nil && e.Seq < r.Seq {
+	return r, q.c.Group(s.Group()).stillHas(ctx, s.Name(), r.Seq)
+}
+
+// stillHas returns errGone if no version of a name is that of a record or a later one.
+func (g Group) stillHas(ctx context.Context, name string, seq Seq) error {
+	e, err := g.Stat(ctx, name)
+	if KindOf(err) == ErrNotFound || err == nil && e.Seq < seq {
 		err = errGone
 	}
-	return r, err
+	return err
 }
 
 // errGone means that an upload was recorded, and removed or renamed since.

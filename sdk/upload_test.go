@@ -513,12 +513,16 @@ func TestUploadWithoutAnswerThatIsGone(t *testing.T) {
 			return err
 		},
 	} {
-		for size, content := range map[string][]byte{"small": []byte("x"),
+		for size, content := range map[string][]byte{"small": []byte("x"), "in two requests": []byte("x"),
 			"in blocks": noise(wire.WholeFileBytes + 1)} {
 			for _, alone := range []bool{true, false} {
 				t.Run(fmt.Sprint(name, ", ", size, ", alone ", alone), func(t *testing.T) {
 					t.Parallel()
-					s := testkit.Start(t, testkit.Ours)
+					dialect := testkit.Ours
+					if size == "in two requests" {
+						dialect = testkit.Keyless
+					}
+					s := testkit.Start(t, dialect)
 					a := s.Account("alice", "100")
 					g := s.Client(t, a).Group("g")
 					if _, err := g.Register(t.Context()); err != nil {

@@ -15,7 +15,7 @@ const (
 	Unsure           // a finalize had no valid answer: the upload may be recorded
 	Recorded         // the upload is in the ledger
 	Refused          // the upload is certainly not in the ledger
-	Gone             // the service does not know the id, and nothing was recorded: start again
+	Gone             // the service does not know the id, or what was recorded has its name no more: start again
 	states
 )
 
@@ -29,7 +29,7 @@ const (
 	StepNoAnswer             // the finalize had no valid answer
 	StepRecorded             // the service confirmed the record, or the record is in the ledger
 	StepRefused              // the service refused
-	StepUnknown              // the service does not know the id, and the ledger has no record
+	StepUnknown              // the service does not know the id, or the ledger has no living record
 	steps
 )
 
