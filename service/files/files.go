@@ -79,7 +79,8 @@ type Files struct {
 	listKeys listKeys
 
 	scrubbing sync.Mutex
-	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
+	cleaning  atomic.Pointer[cleaning] // the next one
+	traces    atomic.Bool              // keys were destroyed since the last scrub, or may have been
 
 	orphans map[string]bool // blobs that had no record at the last sweep of blobs
 }
@@ -118,6 +119,7 @@ func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, k *keys.Keys, b 
 	}
 	f := &Files{store: s, ledger: l, log: log, keys: k, config: c}
 	f.blobs = contentStore{b, s, &f.traces}
+	f.cleaning.Store(new(cleaning))
 	f.traces.Store(true) // of a process that ended before it could scrub
 	return f
 }

@@ -74,17 +74,26 @@ func (f *Files) removeBlobs(ctx context.Context, shredded ...target) {
 	}
 }
 
+// cleaning is one of the database's files after deletions, for all who asked for it before it began.
+type cleaning struct {
+	once sync.Once
+	err  error
+}
+
 // scrub cleans the database's files after deletions; calls that meet share one
-// cleaning.
+// cleaning, and its failure.
 func (f *Files) scrub(ctx context.Context) error {
-	f.scrubbing.Lock()
-	defer f.scrubbing.Unlock()
-	if !f.traces.Swap(false) {
-		return nil
-	}
-	err := f.store.Scrub(ctx)
-	if err != nil {
-		f.traces.Store(true)
-	}
-	return err
+	mine := f.cleaning.Load()
+	mine.once.Do(func() {
+		f.scrubbing.Lock()
+		defer f.scrubbing.Unlock()
+		f.cleaning.Store(new(cleaning)) // of those who come from now on
+		if !f.traces.Swap(false) {
+			return
+		}
+		if mine.err = f.store.Scrub(ctx); mine.err != nil {
+			f.traces.Store(true)
+		}
+	})
+	return mine.err
 }
