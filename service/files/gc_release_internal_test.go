@@ -37,12 +37,15 @@ func TestDeletionsShareACleaningThatFails(t *testing.T) {
 		for range 10 {
 			all.Go(func() {
 				f.traces.Store(true)
-				if f.scrub(t.Context()) == nil || !f.traces.Load() {
-					t.Error("nobody cleans again")
+				if f.scrub(t.Context()) == nil {
+					t.Error("it is told as done")
 				}
 			})
 		}
 		all.Wait()
+		if !f.traces.Load() {
+			t.Error("nobody cleans again")
+		}
 		return err
 	})
 	if n := cleanings.Load(); err != nil || n > 4 {
