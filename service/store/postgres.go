@@ -181,8 +181,8 @@ func (postgresEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
 
 // scrub frees the rows that held wrapped keys and small contents. While somebody else maintains these tables it fails:
 // callers of a deletion wait for it.
-func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
-	conn, err := db.Conn(ctx)
+func (postgresEngine) scrub(ctx context.Context, _, write *sql.DB) error {
+	conn, err := write.Conn(ctx)
 	if err != nil {
 		return err
 	}

@@ -206,14 +206,14 @@ func (sqliteEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
 }
 
 // scrub moves the write-ahead log into the database and cuts it to nothing.
-func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
+func (sqliteEngine) scrub(ctx context.Context, read, write *sql.DB) error {
 	var busy, inLog, moved int
-	checkpoint := func(how string) error { return db.QueryRowContext(ctx, how).Scan(&busy, &inLog, &moved) }
+	checkpoint := func(db *sql.DB, how string) error { return db.QueryRowContext(ctx, how).Scan(&busy, &inLog, &moved) }
 	inUse := errors.New("the write-ahead log is in use: it is emptied at the next sweep")
 	// A log that is emptied has writers wait for all readers. First it is moved, for which nobody waits, to see whether
 	// one stays for long: none of it is moved then that came after the state which the reader sees.
 	for before, ends := -1, time.Now().Add(scrubPatience); ; time.Sleep(scrubPatience / 20) {
-		if err := checkpoint("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		if err := checkpoint(read, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
 			return err
 		}
 		if moved == inLog || before >= 0 && moved != before {
@@ -224,7 +224,7 @@ func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
 		}
 		before = moved
 	}
-	if err := checkpoint("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+	if err := checkpoint(write, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		return err
 	}
 	if busy != 0 {
@@ -237,7 +237,7 @@ func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
 // existing pages, and gives its space back to the disk. Where that is not enough, it gives
 // up a piece of what package space holds back.
 func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB, again bool) bool {
-	scrubbed := e.scrub(ctx, db) == nil
+	scrubbed := e.scrub(ctx, db, db) == nil
 	if free := space.Free(e.dir); !again && scrubbed && (free < 0 || free > minRoom) {
 		return true
 	}

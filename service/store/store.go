@@ -66,8 +66,8 @@ type engine interface {
 	references(ctx context.Context, tx *Tx) (map[string][]string, error)
 	// check looks for damage.
 	check(ctx context.Context, db *sql.DB) error
-	// scrub removes deleted rows from the files, as far as the engine can.
-	scrub(ctx context.Context, db *sql.DB) error
+	// scrub removes deleted rows from the files, as far as the engine can, and holds up writes as little as it can.
+	scrub(ctx context.Context, read, write *sql.DB) error
 	// makeRoom frees the reserve for a full disk, or a piece of it, and reports whether there was
 	// any. again means that a piece was too little.
 	makeRoom(ctx context.Context, db *sql.DB, again bool) bool
@@ -238,7 +238,7 @@ func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
 // space for reuse (service/operating/limits.md explains the consequence for deleted keys).
 func (s *Store) Scrub(ctx context.Context) (err error) {
 	defer s.observed("scrub", &err)()
-	if err := s.engine.scrub(ctx, s.write); err != nil {
+	if err := s.engine.scrub(ctx, s.read, s.write); err != nil {
 		return mark(s.engine, fmt.Errorf("scrub database: %w", err))
 	}
 	return nil

@@ -2,9 +2,14 @@ package store_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -42,5 +47,26 @@ func TestWritesOfSQLite(t *testing.T) {
 		if err := set(ctx, s, "a", string(end)); err != nil || get(t, s, "a") != string(end) {
 			t.Errorf("the next write: %v, and %q is there", err, get(t, s, "a"))
 		}
+	}
+}
+
+// A scrub of SQLite moves the write-ahead log while a write is under way: neither waits for the other.
+func TestALogIsMovedBesideAWrite(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), dir, "") })
+	if err := set(t.Context(), s, "a", strings.Repeat("x", 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	scrubbed := make(chan error, 1)
+	err := s.Write(t.Context(), store.Everything(), func(*store.Tx) error {
+		go func() { scrubbed <- s.Scrub(t.Context()) }()
+		proctest.Eventually(t, "the log is in the database", func() bool {
+			info, err := os.Stat(filepath.Join(dir, store.FileName))
+			return err == nil && info.Size() > 1<<20
+		})
+		return nil
+	})
+	if err = errors.Join(err, <-scrubbed); err != nil {
+		t.Error(err)
 	}
 }
