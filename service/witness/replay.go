@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -22,11 +21,9 @@ const (
 	// ReplayPath is where a log sends its records to a witness that replays: a [Replay] in JSON.
 	ReplayPath = "/replay"
 	maxReplay  = vaultwire.MaxFrameBytes // bytes of a Replay
-	// mostReplays is how many are read and followed at once, each in some 3 MiB; others wait with nothing read.
+	// mostReplays is how many are followed at once, each in some 3 MiB.
 	mostReplays = 4
-	// replayTime is how long one may take to come: who sends slowly holds up others.
-	replayTime = 5 * time.Second
-	markHeader = "Svcfs-Replayed" // of a request at Path: the mark of the checkpoint's tree
+	markHeader  = "Svcfs-Replayed" // of a request at Path: the mark of the checkpoint's tree
 
 	replayedLine = "replayed\n" // the last line of latestFile, where the records gave the checkpoint
 )
@@ -64,10 +61,10 @@ func (w *Witness) isMarked(from, to vaultwire.Tree, mark string) bool {
 	return to == from || hmac.Equal([]byte(mark), []byte(w.mark(from, to)))
 }
 
-// Replay follows the records of a [Replay], and returns the mark of the tree that they lead to.
-func (w *Witness) Replay(request string) (mark string, err error) {
+// replay follows the records of a [Replay], and returns the mark of the tree that they lead to.
+func (w *Witness) replay(request []byte) (mark string, err error) {
 	var q Replay
-	if err := json.Unmarshal([]byte(request), &q); err != nil {
+	if err := json.Unmarshal(request, &q); err != nil {
 		return "", refuse(http.StatusBadRequest, "the records cannot be read, maybe they were cut: send them again: %v",
 			err)
 	}

@@ -1,17 +1,17 @@
 package witness_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -84,7 +84,13 @@ func asked(w *witness.Witness, path, mark string, request any) (status int, text
 		}
 		body = string(raw)
 	}
-	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	return sent(w, "192.0.2.1", path, mark, strings.NewReader(body))
+}
+
+// sent is asked for a body from an address.
+func sent(w *witness.Witness, from, path, mark string, body io.Reader) (status int, text string) {
+	r := httptest.NewRequest(http.MethodPost, path, body)
+	r.RemoteAddr = from + ":1234"
 	r.Header.Set("Svcfs-Replayed", mark)
 	rw := httptest.NewRecorder()
 	w.Handler(nil).ServeHTTP(rw, r)
@@ -284,26 +290,31 @@ func TestWitnessSignsOtherCounts(t *testing.T) {
 	}
 }
 
-// Threat 6: who begins more replays than are read at once, and leaves, holds nobody up.
+// Threat 6: who begins replays and stalls holds nobody up but the own address, which has a bound, until they end.
 func TestThreat6ReplaysThatStall(t *testing.T) {
-	l := newChained(t)
-	w := replaying(t, t.TempDir(), l.log, true)
-	first := l.add(entry{"group:g", "a"})
-	s := httptest.NewServer(w.Handler(nil))
-	defer s.Close()
-	for range 2 * 4 {
-		c, err := net.Dial("tcp", s.Listener.Addr().String())
+	synctest.Test(t, func(t *testing.T) {
+		l := newChained(t)
+		w := replaying(t, t.TempDir(), l.log, true)
+		first, err := json.Marshal(l.add(entry{"group:g", "a"}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = io.WriteString(c, "POST "+witness.ReplayPath+" HTTP/1.1\r\nHost: w\r\nContent-Length: 9\r\n\r\n{")
-		if err != nil {
-			t.Fatal(err)
+		from := func(address string, want int) {
+			t.Helper()
+			status, text := sent(w, address, witness.ReplayPath, "", bytes.NewReader(first))
+			if status != want {
+				t.Errorf("%s: %d %s", address, status, text)
+			}
 		}
-		defer c.Close()
-		time.AfterFunc(time.Second/10, func() { _ = c.Close() })
-	}
-	if status, text := asked(w, witness.ReplayPath, "", first); status != http.StatusOK {
-		t.Errorf("%d %s", status, text)
-	}
+		stalled, end := io.Pipe()
+		for i := range 2 * 16 {
+			go sent(w, fmt.Sprintf("192.0.2.%d", 2+i%2), witness.ReplayPath, "", stalled)
+		}
+		synctest.Wait()
+		from("192.0.2.1", http.StatusOK)
+		from("192.0.2.2", http.StatusTooManyRequests)
+		end.Close()
+		synctest.Wait()
+		from("192.0.2.2", http.StatusOK)
+	})
 }

@@ -50,12 +50,13 @@ const (
 	// saved up: a service sends one a second, and more while members ask for its checkpoints.
 	perSecond = 20
 	atOnce    = 120
-	// maxConnections and maxPerAddress bound the open connections, in all and from one address. A
-	// service needs one for each of its processes.
+	// maxConnections and maxPerAddress bound the open connections, in all and from one address, and the
+	// second one requests under way, also behind a trusted proxy. A service needs one for each of its processes.
 	maxConnections = 256
 	maxPerAddress  = 16
-	// requestPatience is how long a request may take to come, and an answer to go; idle is how long a
-	// connection stays open without one.
+	// requestTime is how long a request may take to come, and requestPatience an answer to go; idle is how long
+	// a connection stays open without a request.
+	requestTime     = 5 * time.Second
 	requestPatience = 10 * time.Second
 	idle            = time.Minute
 	maxHeader       = 16 << 10 // bytes
@@ -75,9 +76,10 @@ type Witness struct {
 	logs   map[string]note.Verifiers // by origin
 	marks  []byte                    // key of marks
 
-	callers *throttle.Throttle[netip.Addr] // by network
+	callers  *throttle.Throttle[netip.Addr] // by network
+	underWay *throttle.Slots[netip.Addr]    // requests, by network
 
-	replaying *semaphore.Weighted // a few replays at a time, whoever asks
+	replaying *semaphore.Weighted // a few replays at a time, whoever asks; they have come whole
 
 	mu sync.Mutex // held from the comparison with the latest checkpoint until the new one is kept
 }
@@ -86,7 +88,7 @@ type Witness struct {
 // the verifier keys of logs that it witnesses.
 func Open(dir, name string, logs []string) (*Witness, error) {
 	w := &Witness{dir: dir, logs: make(map[string]note.Verifiers), callers: throttle.New[netip.Addr](perSecond, atOnce),
-		replaying: semaphore.NewWeighted(mostReplays)}
+		underWay: throttle.NewSlots[netip.Addr](maxPerAddress), replaying: semaphore.NewWeighted(mostReplays)}
 	keys := make(map[string][]note.Verifier)
 	for _, text := range logs {
 		v, err := note.NewVerifier(text)
@@ -135,7 +137,7 @@ func (w *Witness) Key() string { return w.signer.Verifier.String() }
 // proxies whose X-Forwarded-For is believed.
 func (w *Witness) Server(trusted []netip.Prefix) *http.Server {
 	open := throttle.NewConnections(maxConnections, maxPerAddress, trusted)
-	return &http.Server{Handler: w.Handler(trusted), ReadTimeout: requestPatience, WriteTimeout: requestPatience,
+	return &http.Server{Handler: w.Handler(trusted), ReadTimeout: requestTime, WriteTimeout: requestPatience,
 		IdleTimeout: idle, MaxHeaderBytes: maxHeader,
 		ConnState: open.Changed, ConnContext: open.Context}
 }
@@ -143,33 +145,41 @@ func (w *Witness) Server(trusted []netip.Prefix) *http.Server {
 // Handler answers [Path], and [ReplayPath] where the witness replays.
 func (w *Witness) Handler(trusted []netip.Prefix) http.Handler {
 	mux := http.NewServeMux()
-	answer := func(path string, most int64, f func(request, mark string) (string, error)) {
+	busy := refuse(http.StatusTooManyRequests, "too many requests, here or from this address: wait a second and send "+
+		"it again")
+	answer := func(path string, most int64, f func(r *http.Request, body []byte) (string, error)) {
 		mux.HandleFunc("POST "+path, func(rw http.ResponseWriter, r *http.Request) {
-			if !w.callers.Allow(throttle.Network(throttle.Address(r, trusted))) {
-				rw.Header().Set("Retry-After", "1")
-				http.Error(rw, "too many requests from this address: wait a second and send it again",
-					http.StatusTooManyRequests)
+			caller := throttle.Network(throttle.Address(r, trusted))
+			if !w.callers.Allow(caller) {
+				respond(rw, "", busy)
 				return
 			}
-			if path == ReplayPath {
-				if w.replaying.Acquire(r.Context(), 1) != nil {
-					return // the caller is gone
-				}
-				defer w.replaying.Release(1)
-				_ = http.NewResponseController(rw).SetReadDeadline(time.Now().Add(replayTime))
+			leave, ok := w.underWay.Take(caller)
+			if !ok {
+				respond(rw, "", busy)
+				return
 			}
-			raw, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, most))
+			defer leave()
+			body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, most))
 			if err != nil {
 				http.Error(rw, "the request is too long, or was cut", http.StatusBadRequest)
 				return
 			}
-			text, err := f(string(raw), r.Header.Get(markHeader))
+			text, err := f(r, body)
 			respond(rw, text, err)
 		})
 	}
-	answer(Path, maxRequest, w.add)
+	answer(Path, maxRequest, func(r *http.Request, body []byte) (string, error) {
+		return w.add(string(body), r.Header.Get(markHeader))
+	})
 	if w.Replays {
-		answer(ReplayPath, maxReplay, func(request, _ string) (string, error) { return w.Replay(request) })
+		answer(ReplayPath, maxReplay, func(r *http.Request, body []byte) (string, error) {
+			if w.replaying.Acquire(r.Context(), 1) != nil {
+				return "", busy
+			}
+			defer w.replaying.Release(1)
+			return w.replay(body)
+		})
 	}
 	return mux
 }
@@ -185,6 +195,8 @@ func respond(rw http.ResponseWriter, text string, err error) {
 			contentType, text = sizeType, fmt.Sprintf("%d\n", refused.Size)
 		case http.StatusPreconditionRequired:
 			text = fmt.Sprintf("%d\n%s", refused.Size, text)
+		case http.StatusTooManyRequests:
+			rw.Header().Set("Retry-After", "1")
 		}
 	case err != nil:
 		status, text = http.StatusInternalServerError, "the witness cannot keep what it signs: ask its operator\n"
