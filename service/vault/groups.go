@@ -16,11 +16,16 @@ import (
 )
 
 const (
-	// maxGroups and maxMembers bound the groups that are followed, and their members and invites together, and
-	// maxOfGroup the members of one: some 30 MiB of memory with the names that a service has.
-	maxGroups  = 4096
-	maxMembers = 1 << 18
-	maxOfGroup = 1 << 14
+	// maxGroups and maxGroupsBytes bound the groups that are followed and what all of them take, and maxOfGroup the
+	// members of one. That is room for a quarter of a million members.
+	maxGroups      = 4096
+	maxGroupsBytes = 30 << 20
+	maxOfGroup     = 1 << 14
+	// nameCost is what a member or an invite takes beside its name, groupCost what a group takes, and beyondCost what
+	// a record that the log lacks takes, in bytes.
+	nameCost   = 96
+	groupCost  = 512
+	beyondCost = 2 * sha256.Size
 	// maxNameBytes bounds the name of a group or an account.
 	maxNameBytes = 1 << 10
 	// maxMoved bounds the chains of which the newest place in the log is known without a proof, and maxTrees the
@@ -38,11 +43,11 @@ const (
 // groups are those whose chains the vault follows, so that who is given a key is a member. It is safe for concurrent
 // use.
 type groups struct {
-	mu     sync.Mutex // guards the rest
-	trees  []vaultwire.Tree
-	moved  *lru.Cache[chain.Hash, chain.Place] // newest places in the log, by the key of the chain
-	known  *lru.Cache[chain.Hash, *group]      // likewise
-	people int                                 // members and invites of all of known
+	mu    sync.Mutex // guards the rest
+	trees []vaultwire.Tree
+	moved *lru.Cache[chain.Hash, chain.Place] // newest places in the log, by the key of the chain
+	known *lru.Cache[chain.Hash, *group]      // likewise
+	taken int                                 // what all of known takes, in bytes
 }
 
 // group is the chain of a group, as far as it was followed.
@@ -54,10 +59,22 @@ type group struct {
 	end    chain.Place  // of the chain in the log
 	beyond []chain.Hash // of the records up to at that the log lacks, the oldest first
 	kept   int64        // number of the record of the newest state
+	takes  int          // what it took when it was looked at last
 }
 
-// size is how many names it has.
-func (g *group) size() int { return len(g.Has) + len(g.Invites) + len(g.Over) }
+// size is what it takes, in bytes.
+func (g *group) size() int {
+	n := groupCost + len(g.name) + beyondCost*len(g.beyond)
+	for name := range g.Has {
+		n += nameCost + len(name)
+	}
+	for _, list := range [][]string{g.Invites, g.Over} {
+		for _, id := range list {
+			n += nameCost + len(id)
+		}
+	}
+	return n
+}
 
 func newGroups() (*groups, error) {
 	moved, err := lru.New[chain.Hash, chain.Place](maxMoved)
@@ -75,7 +92,7 @@ func (gs *groups) begins(t vaultwire.Tree) {
 	gs.trees = []vaultwire.Tree{t}
 	gs.moved.Purge()
 	gs.known.Purge()
-	gs.people = 0
+	gs.taken = 0
 }
 
 // extends notes the next records of the log.
@@ -103,7 +120,7 @@ func (gs *groups) extends(t vaultwire.Tree, records []vaultwire.Placed) {
 
 func (gs *groups) forget(key chain.Hash) {
 	if g, ok := gs.known.Peek(key); ok {
-		gs.people -= g.size()
+		gs.taken -= g.takes
 		gs.known.Remove(key)
 	}
 }
@@ -184,7 +201,6 @@ func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Follo
 			g.Members, g.at, g.seq, g.kept = s.Members, s.At, s.Seq, s.At.Number
 		}
 	}
-	before := g.size()
 	for i := range q.Records {
 		r := &q.Records[i]
 		isRefused, err := g.add(r, !r.LetsIn() || v.isVouched(r), len(gs.trees) > 0)
@@ -192,22 +208,18 @@ func (v *Vault) Follow(_ context.Context, q vaultwire.Follow) (a vaultwire.Follo
 			a.Refused = append(a.Refused, r.Number)
 		}
 		if err != nil {
-			if ok {
-				gs.people += g.size() - before
-				gs.forget(key)
-			}
+			gs.forget(key)
 			return a, err
 		}
 	}
-	if ok {
-		gs.people += g.size() - before
-	} else {
-		gs.people += g.size()
+	if before := g.takes; !ok || len(q.Records) > 0 {
+		g.takes = g.size()
+		gs.taken += g.takes - before
 		gs.known.Add(key, g)
 	}
-	for gs.known.Len() > maxGroups || gs.people > maxMembers && gs.known.Len() > 1 { // g was used last
+	for gs.known.Len() > maxGroups || gs.taken > maxGroupsBytes && gs.known.Len() > 1 { // g was used last
 		_, old, _ := gs.known.RemoveOldest()
-		gs.people -= old.size()
+		gs.taken -= old.takes
 	}
 	a.Known, a.Seq = true, g.seq
 	if q.Keep && g.at.Number-g.kept >= stateEvery {

@@ -62,7 +62,7 @@ func TestThreat83EarlierTreeOfAChainThatMoved(t *testing.T) {
 	}
 }
 
-// Threat 83: names of members and invites are counted as they come and go, so that both are bounded.
+// Threat 83: what names of members and invites take is counted as they come and go, so that it is bounded.
 func TestThreat83NamesAreCounted(t *testing.T) {
 	gs, err := newGroups()
 	if err != nil {
@@ -85,19 +85,52 @@ func TestThreat83NamesAreCounted(t *testing.T) {
 		if _, err := v.Follow(t.Context(), vaultwire.Follow{Group: "g", Records: []chain.Record{r}}); err != nil {
 			t.Fatal(err)
 		}
-		if gs.people != want {
-			t.Errorf("after record %d: %d names, want %d", r.Number, gs.people, want)
+		if got := gs.taken - groupCost - len("group:g"); got != want {
+			t.Errorf("after record %d: names take %d bytes, want %d", r.Number, got, want)
 		}
 	}
-	follows(list[0], 1)
+	const alice, bob, i1 = nameCost + len("alice"), nameCost + len("bob"), nameCost + len("i1")
+	follows(list[0], alice)
 	g, _ := gs.known.Peek(chain.Key("group:g"))
 	g.Has["bob"], g.Invites = true, []string{"i1"} // as if they had been asked for
-	gs.people = g.size()
-	follows(list[1], 2)
-	follows(list[2], 2) // the id of what is over is kept
+	follows(list[1], alice+i1)
+	follows(list[2], alice+i1) // the id of what is over is kept
 	gs.forget(chain.Key("group:g"))
-	if gs.people != 0 {
-		t.Errorf("%d names of no group", gs.people)
+	if gs.taken != 0 {
+		t.Errorf("%d bytes of no group", gs.taken)
+	}
+}
+
+// Threat 77: what svcd says of groups takes no more memory than there is, however long the names are.
+func TestThreat77GroupsHaveBoundedMemory(t *testing.T) {
+	gs, err := newGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &Vault{groups: gs}
+	for i := range 40 {
+		group := fmt.Sprint("g", i)
+		r := chain.Record{Kind: chain.KindRegister, Account: "alice", Group: group, Chain: chain.OfGroup(group),
+			Number: 1}
+		list := []chain.Record{r}
+		for n := range 900 {
+			r = chain.Record{Kind: chain.KindJoin, Account: fmt.Sprintf("%01000d", n), Group: group, Chain: r.Chain,
+				Number: r.Number + 1, Prev: r.Sum()}
+			list = append(list, r)
+		}
+		follow := func(some []chain.Record) {
+			q := vaultwire.Follow{Group: group, Records: some}
+			if a, err := v.Follow(t.Context(), q); err != nil || len(a.Refused) > 0 {
+				t.Fatalf("%+v, %v", a, err)
+			}
+		}
+		follow(list[:1])
+		g, _ := gs.known.Peek(chain.Key(r.Chain))
+		g.Joinable = true // as if somebody had asked for it
+		follow(list[1:])
+	}
+	if took := 900 * 1000 * gs.known.Len(); took > maxGroupsBytes || took < maxGroupsBytes/2 {
+		t.Errorf("%d groups are kept, whose names have %d bytes", gs.known.Len(), took)
 	}
 }
 

@@ -15,11 +15,15 @@ import (
 const (
 	// maxKeys bounds the keys of a service: with a new one of each purpose a week they last for ten years.
 	maxKeys = 4096
+	// maxEpochs bounds those for uploads, which are destroyed after [vaultwire.EpochLife]. The secret of one takes
+	// 32 KiB.
+	maxEpochs = 128
 	// maxMade bounds those that are made at once: each has pages of its own.
 	maxMade = 16
 )
 
-var errManyKeys = fmt.Errorf("these are more keys than a service has: at most %d, %d at once", maxKeys, maxMade)
+var errManyKeys = fmt.Errorf("these are more keys than a service has: at most %d, %d of them for uploads, %d at once",
+	maxKeys, maxEpochs, maxMade)
 
 // serviceKey is a key of the service.
 type serviceKey struct {
@@ -155,7 +159,13 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 		}
 		others = append(others, k)
 	}
-	if len(v.keys)+len(others) > maxKeys {
+	epochs := 0
+	for _, k := range slices.Concat(v.keys, others) {
+		if k.Purpose == vaultwire.PurposeUploads {
+			epochs++
+		}
+	}
+	if len(v.keys)+len(others) > maxKeys || epochs > maxEpochs {
 		return errManyKeys
 	}
 	v.master = master

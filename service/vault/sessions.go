@@ -17,6 +17,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/vaultwire"
 )
@@ -118,7 +119,7 @@ func (v *Vault) isOurs(account string, c vaultwire.Credential) error {
 	}
 	v.comparing.Lock()
 	defer v.comparing.Unlock()
-	newest, seen := v.credentials.Get(account)
+	newest, seen := v.credentials.Get(sha256.Sum256([]byte(account)))
 	if !ours || seen && (c.Made().Before(newest.Made()) || newest.SealedOnly() && !c.SealedOnly() &&
 		c.Made().Equal(newest.Made())) {
 		return fmt.Errorf("the credential of %.80q: %w", account, vaultwire.ErrCredential)
@@ -130,8 +131,8 @@ func (v *Vault) isOurs(account string, c vaultwire.Credential) error {
 func (v *Vault) believes(account string, c vaultwire.Credential) {
 	v.comparing.Lock()
 	defer v.comparing.Unlock()
-	if newest, seen := v.credentials.Get(account); !seen || !c.Made().Before(newest.Made()) {
-		v.credentials.Add(account, c)
+	if newest, seen := v.credentials.Get(sha256.Sum256([]byte(account))); !seen || !c.Made().Before(newest.Made()) {
+		v.credentials.Add(sha256.Sum256([]byte(account)), c)
 	}
 }
 
@@ -199,6 +200,10 @@ func (v *Vault) IssueToken(_ context.Context, q vaultwire.IssueToken) (a vaultwi
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString(k.raw.Slice())
 	if err != nil {
 		return a, fmt.Errorf("sign token: %w", err)
+	}
+	if len(token) > wire.MaxTokenBytes { // or svcd would have what it says of an account kept for each of maxSessions
+		return a, fmt.Errorf("sign token: it would have %d bytes, at most %d are allowed", len(token),
+			wire.MaxTokenBytes)
 	}
 	a.Text = []byte(token)
 	return a, nil
@@ -295,7 +300,7 @@ func (v *Vault) sessionOf(token []byte) (session, error) {
 		}
 		v.sessions.Add(id, s)
 	}
-	if newest, _ := v.credentials.Get(s.Account); newest.SealedOnly() && s.sealed == nil {
+	if newest, _ := v.credentials.Get(sha256.Sum256([]byte(s.Account))); newest.SealedOnly() && s.sealed == nil {
 		return s, &vaultwire.TokenError{Text: "the API key of this account is taken sealed alone since"}
 	}
 	return s, nil

@@ -378,3 +378,18 @@ func keysAreGivenSealedAlone(t *testing.T, w way) {
 	}
 	o.says(2, 0, 0)
 }
+
+// Threat 77: no token is longer than those that clients take, so that sessions take no more memory than there is.
+func TestThreat77SessionsHaveBoundedMemory(t *testing.T) {
+	o := openingWith(t, func(_ *testing.T, v *vault.Vault) vaultwire.Vault { return v })
+	alice := accountOf(t, o.Vault, "reader", func() time.Time { return o.now })
+	q := alice.asks()
+	q.Key = alice.key
+	q.Address = "http://" + strings.Repeat("a", 2000)
+	_, err := o.IssueToken(t.Context(), q)
+	must(t, err)
+	q.Key, q.Address = alice.key, "http://"+strings.Repeat("a", 4000)
+	if _, err := o.IssueToken(t.Context(), q); err == nil || !strings.Contains(err.Error(), "at most 8192") {
+		t.Errorf("a token that names 4 KB of address: %v", err)
+	}
+}

@@ -56,9 +56,9 @@ type Vault struct {
 
 	opens       *opens
 	groups      *groups
-	sessions    *lru.Cache[[sha256.Size]byte, session]   // by the hash of their token
-	comparing   sync.Mutex                               // guards a comparison with credentials
-	credentials *lru.Cache[string, vaultwire.Credential] // the newest of an account
+	sessions    *lru.Cache[[sha256.Size]byte, session]              // by the hash of their token
+	comparing   sync.Mutex                                          // guards a comparison with credentials
+	credentials *lru.Cache[[sha256.Size]byte, vaultwire.Credential] // the newest of an account, by the hash of its name
 }
 
 // New reads the master key. next is that of another one, which may be brought in; zero = none. measurement is what the
@@ -87,7 +87,7 @@ func New(ctx context.Context, source, next vaultwire.Source, measurement string,
 	if err != nil {
 		return nil, err
 	}
-	credentials, err := lru.New[string, vaultwire.Credential](maxCredentials)
+	credentials, err := lru.New[[sha256.Size]byte, vaultwire.Credential](maxCredentials)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package vaultwire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,36 @@ import (
 // MaxFrameBytes bounds a frame. The longest are the wrapped keys of a service, pages of keys to wrap anew, and
 // extensions of the log.
 const MaxFrameBytes = 1 << 20
+
+// maxListed bounds a list in a question.
+const maxListed = 4096
+
+// List is a list in a question, of at most maxListed elements. Two bytes of JSON make an element of hundreds of bytes,
+// so that a frame of them would take all memory of a vault.
+type List[T any] []T
+
+// UnmarshalJSON implements [json.Unmarshaler]. It ends at the first element that is none.
+func (l *List[T]) UnmarshalJSON(raw []byte) error {
+	*l = nil
+	if string(raw) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return fmt.Errorf("%w: a list begins with %v", errFrame, begin)
+	}
+	for d.More() {
+		var element T
+		if len(*l) == maxListed {
+			return fmt.Errorf("%w: a list of more than %d elements", errFrame, maxListed)
+		}
+		if err := d.Decode(&element); err != nil {
+			return err
+		}
+		*l = append(*l, element)
+	}
+	return nil
+}
 
 // A frame is its length in four bytes, big-endian, then the length of its name in one byte, the name, and JSON. The
 // name of a question is that of its operation. The name of an answer is empty, or the kind of the failure in the JSON.

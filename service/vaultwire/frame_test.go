@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"reflect"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -350,4 +353,43 @@ func TestThreat77QuestionsHaveBoundedMemory(t *testing.T) {
 			t.Error("memory is held for questions that ended")
 		}
 	})
+}
+
+// Threat 77: no list in a question takes more memory than is set aside for its bytes.
+func TestThreat77ListsHaveBoundedMemory(t *testing.T) {
+	vault := reflect.TypeFor[Vault]()
+	var look func(name string, of reflect.Type)
+	look = func(name string, of reflect.Type) {
+		switch of.Kind() {
+		case reflect.Slice:
+			_, isBounded := reflect.New(of).Interface().(json.Unmarshaler)
+			// "0," may be an element, and a list that grows is there twice, the second time a quarter larger
+			if took := of.Elem().Size() * 9 / 8; !isBounded && took > questionCost {
+				t.Errorf("%s: %d bytes for each of the frame", name, took)
+			}
+			look(name, of.Elem())
+		case reflect.Pointer:
+			look(name, of.Elem())
+		case reflect.Struct:
+			for i := range of.NumField() {
+				look(name+"."+of.Field(i).Name, of.Field(i).Type)
+			}
+		}
+	}
+	for i := range vault.NumMethod() {
+		look(vault.Method(i).Name, vault.Method(i).Type.In(1))
+	}
+	for _, element := range []string{"{}", "0"} {
+		raw := []byte(`{"Records":[` + element + strings.Repeat(","+element, MaxFrameBytes/(1+len(element))) + `]}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var q Follow
+		if err := json.Unmarshal(raw, &q); err == nil {
+			t.Errorf("%d records are taken", len(q.Records))
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > MaxFrameBytes*questionCost/4 {
+			t.Errorf("a frame of %s takes %d bytes", element, took)
+		}
+	}
 }

@@ -14,7 +14,7 @@ type (
 		// looked at likewise.
 		Chains []byte
 		// Records follow those that the vault has.
-		Records []chain.Record
+		Records List[chain.Record]
 		Keep    bool // a state is wanted: it takes some ms for a group of thousands of members
 	}
 	// Followed is how far the vault is.

@@ -248,7 +248,7 @@ type Row struct {
 type (
 	// Keep is the wrapped keys of a database.
 	Keep struct {
-		Rows []Row
+		Rows List[Row]
 		// Again has the vault run the command for the master key again, if another one wraps the rows. A file it reads
 		// again in any case.
 		Again bool
@@ -266,7 +266,7 @@ type (
 		Keys    []Key
 	}
 	// Make asks for random keys.
-	Make struct{ Keys []Key }
+	Make struct{ Keys List[Key] }
 	// Made is new rows of the database.
 	Made struct {
 		Rows   []Row
@@ -349,7 +349,7 @@ type (
 	// Rewrap asks to wrap keys by a root.
 	Rewrap struct {
 		Root int64
-		Keys []WrappedKey
+		Keys List[WrappedKey]
 	}
 	// Rewrapped is the keys in their order: nil = it is wrapped by that root already. Bad are those that do not open.
 	Rewrapped struct {

@@ -25,7 +25,7 @@ type (
 	// Vouched is the value of [chain.TagVouched].
 	Vouched struct{ Word string }
 	// LettingIn are records that let somebody in.
-	LettingIn struct{ Records []chain.Record }
+	LettingIn struct{ Records List[chain.Record] }
 	// Unvouched are those among them, by their places, for which the vault did not vouch.
 	Unvouched struct{ Places []int }
 )

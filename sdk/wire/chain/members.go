@@ -57,7 +57,7 @@ func (m *Members) Apply(r *Record) error {
 		m.Has[r.Detail] = true
 		m.endInvite(r.Tag(TagInvite))
 	case KindInvite:
-		m.Invites = appendBounded(m.Invites, inviteOf(r))
+		m.Invites = appendBounded(m.Invites, strings.Clone(inviteOf(r))) // without the rest of the detail
 	case KindEndInvite:
 		m.endInvite(r.Detail)
 	case KindJoin:
