@@ -94,6 +94,9 @@ func (c *Client) Sign(ctx context.Context, signed []byte, size int64, log Log) (
 		if err != nil {
 			return nil, fmt.Errorf("the witness %s answers no signature of its own: %w", c.key.Name(), err)
 		}
+		if !strings.HasPrefix(string(signed), opened.Text+"\n") {
+			return nil, fmt.Errorf("the witness %s signs another text than the checkpoint", c.key.Name())
+		}
 		c.old, c.base = size, size
 		return withSignature(signed, opened.Sigs[0]), nil
 	}
