@@ -65,8 +65,9 @@ type Log interface {
 // Sign returns a signed checkpoint of size records with the signature of the witness added.
 func (c *Client) Sign(ctx context.Context, signed []byte, size int64, log Log) ([]byte, error) {
 	for tries := 0; ; tries++ {
-		if c.old > size {
-			return nil, fmt.Errorf("the witness %s signed %d records, but the ledger has %d", c.key.Name(), c.old, size)
+		if told := c.old; told > size {
+			c.old, c.replays, c.base = 0, false, 0 // it is asked again the next time
+			return nil, fmt.Errorf("the witness %s signed %d records, but the ledger has %d", c.key.Name(), told, size)
 		}
 		request := []byte("old " + strconv.FormatInt(c.old, 10) + "\n")
 		if c.old > 0 && c.old < size {
