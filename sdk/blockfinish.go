@@ -46,7 +46,7 @@ func (u *BlockUpload) finish(ctx context.Context, name string, size int64, hash 
 	u.finishing.Lock()
 	defer u.finishing.Unlock()
 	if u.last != nil && !u.last.is(name, size, hash) {
-		return Receipt{}, &Error{Op: "check", Kind: ErrInvalid, Err: errMayBeRecorded}
+		return Receipt{}, &Error{Op: "check", Kind: ErrInvalid, Unsure: true, Err: errMayBeRecorded}
 	}
 	if u.receipt != nil {
 		return *u.receipt, nil
@@ -76,7 +76,7 @@ func (u *BlockUpload) finish(ctx context.Context, name string, size int64, hash 
 		u.receipt = &r
 		u.openRecorded(r, at)
 		u.end(errors.New("the upload is recorded"))
-	case s.mayBeRecorded() && !isLost(err):
+	case isUnsure(err):
 		u.refuse(errMayBeRecorded)
 	default: // the parts are there: what was wrong may be mended
 		u.allow(errMayBeRecorded)

@@ -116,7 +116,7 @@ func (u *uploader) sendUnsure(ctx context.Context, k uploadKey, o options) (r Re
 		u.reported(r.Ref)
 	}
 	u.ended(k, before, err)
-	return r, !isLost(err), err
+	return r, err == nil || isUnsure(err), err
 }
 
 // finishFrom has the upload recorded, and sends again what the service says it lacks.
@@ -137,19 +137,6 @@ func (u *BlockUpload) finishFrom(ctx context.Context, source *blockSource, name 
 		}
 	}
 	return receipt, err
-}
-
-// isLost reports that an upload that may have been recorded was not, or is gone: the service has its parts no more, or
-// refuses what it says. A service of ours answers first what it has recorded.
-func isLost(err error) bool {
-	if errors.Is(err, errGone) {
-		return true
-	}
-	switch codeOf(err) {
-	case wire.CodeMissing, wire.CodeBase, wire.CodeHead, wire.CodeSpent, wire.CodeUnsupported:
-		return true
-	}
-	return false
 }
 
 // sentBlocks counts the blocks that the service has.

@@ -389,7 +389,8 @@ func TestPutResumesRecordedAfterAnError(t *testing.T) {
 				t.Fatal("the answer was not lost")
 			}
 			w.s.Disturb(path, fails)
-			if _, _, err := w.put(0); err == nil || w.told || w.s.Records() != 1 {
+			_, _, err := w.put(0)
+			if wantUnsure(t, "it looks for the record", err, true); w.told || w.s.Records() != 1 {
 				t.Fatalf("%d records, told %t, %v", w.s.Records(), w.told, err)
 			}
 			w.s.Disturb(path, nil)

@@ -157,7 +157,7 @@ func kindByStatus(status int) Kind {
 }
 
 // wrap turns any error into an [*Error]. If err wraps an [*Error], the result keeps its
-// kind and code.
+// kind and code, and whether the change may be recorded.
 func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if err == nil {
 		return nil
@@ -167,9 +167,9 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	isSignIn := errors.As(err, &signIn)
 	fromNewKey := isSignIn && errors.As(signIn, &other) // it says why no other key was taken
 	if errors.As(err, &own) && !(fromNewKey && own == other) {
-		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Code: own.Code, Err: err}
+		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Code: own.Code, Unsure: isUnsure(err), Err: err}
 	}
-	code, kind := "", classify(err)
+	code, kind, open := "", classify(err), isUnsure(err)
 	var refused *call.Refusal
 	switch {
 	case isSignIn && kind == ErrNotFound:
@@ -186,7 +186,7 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if !isSignIn { // else it is scrubbed
 		err = c.calls.Scrubbed(call.WithoutURL(err))
 	}
-	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Code: code, Err: err}
+	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Code: code, Unsure: open, Err: err}
 }
 
 func classify(err error) Kind {

@@ -64,7 +64,11 @@ type Error struct {
 	Ref   Ref     // "" when the operation concerns no single file
 	Kind  Kind
 	Code  string // says more than Kind: a Code… constant of package wire, or ""
-	Err   error  // the cause; may be nil
+	// Unsure: the change may be recorded all the same. [Group.Put], [Group.Resume], [Group.Upload],
+	// [BlockUpload.Finish] and [Client.SendSealed] tell it; false says nothing of other changes. It is about this call:
+	// what an earlier one, or an earlier process, left open stays open.
+	Unsure bool
+	Err    error // the cause; may be nil
 }
 
 // Error returns the operation, the group, the reference and the cause in one line.
@@ -93,6 +97,16 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is the kind of e.
 func (e *Error) Is(target error) bool { return target == e.Kind }
+
+// unsure is an error of a change that may be recorded all the same.
+type unsure struct{ error }
+
+func (e unsure) Unwrap() error { return e.error }
+
+func isUnsure(err error) bool {
+	var own *Error
+	return errors.As(err, new(unsure)) || errors.As(err, &own) && own.Unsure
+}
 
 // KindOf returns the kind of the outermost [*Error] in the chain of err. Without one it
 // returns a [Kind] that is in the chain itself, else [ErrOther].

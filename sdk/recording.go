@@ -159,7 +159,7 @@ func (rs receipts) unconfirmed(change, maybe string, err error) error {
 	if errors.As(err, &own) {
 		kind = own.Kind
 	}
-	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
+	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt, Unsure: true,
 		Err: rs.c.calls.Scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w",
 			change, maybe, call.WithoutURL(err)))}
 }

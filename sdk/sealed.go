@@ -194,13 +194,6 @@ func (s *Sealed) encryptAgain(pool *mem.Pool, content []byte) error {
 	return nil
 }
 
-// mayBeRecorded reports whether a request had no valid answer.
-func (s *Sealed) mayBeRecorded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unsure
-}
-
 // sealKey seals the key of the file to a key of the vault. The id stays, so that a repetition
 // stays one.
 func (s *Sealed) sealKey(vault *vaultKey) error {

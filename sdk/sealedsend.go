@@ -76,7 +76,7 @@ func (q *sealedQueue) sendTogether(ctx context.Context, list []*Sealed, out []sa
 		case codeOf(w.err) == wire.CodeEpoch, errors.As(w.err, &refused) && refused.IsTemporary():
 			out[i].Receipt, out[i].Err = q.sendAlone(ctx, w.s)
 		case w.err != nil:
-			out[i].Err = w.err
+			out[i].Err = w.s.outcome(w.err)
 		default:
 			out[i].Receipt, out[i].Err = q.receipt(ctx, w.s, w.answer)
 		}
@@ -96,8 +96,7 @@ func (q *sealedQueue) record(ctx context.Context, s *Sealed, a Attributes, repea
 	r, answer, err := q.answer(ctx, s)
 	if err == nil && !s.attributes().Equal(a) { // of the earlier attempt, or not offered
 		if err = q.c.Group(s.Group()).settle(ctx, r.Ref, a); err != nil {
-			s.noteOutcome(errNotSettled) // the next attempt settles again
-			return Receipt{}, answer, err
+			return Receipt{}, answer, s.mayBeRecorded(err) // the next attempt settles again
 		}
 	}
 	if repeated {
@@ -119,17 +118,17 @@ func (q *sealedQueue) recordAgain(ctx context.Context, s *Sealed, a Attributes) 
 // stillHas returns errGone if no version of a name is that of a record or a later one.
 func (g Group) stillHas(ctx context.Context, name string, seq Seq) error {
 	e, err := g.Stat(ctx, name)
-	if KindOf(err) == ErrNotFound || err == nil && e.Seq < seq {
-		err = errGone
+	switch {
+	case KindOf(err) == ErrNotFound || err == nil && e.Seq < seq:
+		return errGone
+	case err != nil:
+		return unsure{err}
 	}
-	return err
+	return nil
 }
 
 // errGone means that an upload was recorded, and removed or renamed since.
 var errGone = errors.New("the version was recorded, and is gone")
-
-// errNotSettled stands for an upload that is recorded with other attributes than it shall have.
-var errNotSettled = errors.New("recorded with other attributes")
 
 // answer sends one upload until it has an answer, and again with its key sealed anew if the epoch ended. The
 // answer is checked.
@@ -143,7 +142,10 @@ func (q *sealedQueue) answer(ctx context.Context, s *Sealed) (r Receipt, answer 
 			return q.put(ctx, s, &answer)
 		})
 	}
-	if err = try(); codeOf(err) == wire.CodeEpoch && s.hasKey() {
+	if err = call.Ended(ctx); err == nil { // else nothing is sent
+		err = try()
+	}
+	if codeOf(err) == wire.CodeEpoch && s.hasKey() {
 		vault, vaultErr := q.c.vault.newer(ctx)
 		if vaultErr == nil {
 			vaultErr = s.sealKey(vault)
@@ -155,7 +157,7 @@ func (q *sealedQueue) answer(ctx context.Context, s *Sealed) (r Receipt, answer 
 	if err == nil {
 		r, err = q.receipt(ctx, s, answer)
 	}
-	return r, answer, err
+	return r, answer, s.outcome(err)
 }
 
 // receipt checks the confirmation of an upload.
@@ -172,8 +174,7 @@ func (q *sealedQueue) receipt(ctx context.Context, s *Sealed, a wire.FinalizeUpl
 	s.mu.Unlock()
 	r, err := q.c.uploads.receipt(ctx, sent, after, true, a)
 	if err != nil {
-		s.noteOutcome(err)
-		return Receipt{}, q.c.receipts.unconfirmed("upload", "file may be recorded", err)
+		return Receipt{}, s.mayBeRecorded(q.c.receipts.unconfirmed("upload", "file may be recorded", err))
 	}
 	return r, nil
 }
@@ -216,14 +217,33 @@ func (s *Sealed) reader() (io.Reader, error) {
 	return io.NewSectionReader(s.cipher, 0, s.head.BlobSize), nil
 }
 
-// noteOutcome notes that the upload may be recorded in spite of err.
+// noteOutcome notes whether the upload may be recorded in spite of err, the answer to a request.
 func (s *Sealed) noteOutcome(err error) {
-	if err == nil || call.IsUnsent(err) || !isOutcomeUnknown(err) {
-		return
+	if err != nil && !call.IsUnsent(err) && isOutcomeUnknown(err) {
+		_ = s.mayBeRecorded(err)
 	}
+}
+
+// mayBeRecorded notes that the upload may be recorded in spite of err, and says so of it.
+func (s *Sealed) mayBeRecorded(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsure = true
+	return unsure{err}
+}
+
+// outcome says of err, the answer to the newest request, whether the upload may be recorded by any.
+func (s *Sealed) outcome(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil || !s.unsure {
+		return err
+	}
+	switch codeOf(err) {
+	case wire.CodeMissing, wire.CodeBase, wire.CodeHead, wire.CodeSpent, wire.CodeUnsupported:
+		return err // a service of ours answers first what it has recorded
+	}
+	return unsure{err}
 }
 
 // put sends one upload in a request of its own.

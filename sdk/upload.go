@@ -70,7 +70,7 @@ func (u *uploader) upload(ctx context.Context, g GroupID, name string, b *mem.Bu
 func (u *uploader) uploadSealed(ctx context.Context, k uploadKey, content []byte, o options) (Receipt, error) {
 	if s := u.takeSealed(k, o.base, false); s != nil {
 		var r Receipt
-		err := s.encryptAgain(u.c.pool, content)
+		err := s.outcome(s.encryptAgain(u.c.pool, content))
 		if err == nil {
 			s.progress = o.progress
 			r, err = u.c.small.recordAgain(ctx, s, o.attrs)
@@ -166,7 +166,7 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	release, err := u.pack()
 	if err != nil {
 		if u.ticket != nil {
-			u.ended()
+			err = u.ended(err)
 		}
 		return Receipt{}, err
 	}
@@ -199,37 +199,38 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 	}
 	if r, done, err = u.findRecorded(ctx, t.since); err != nil {
 		u.c.uploads.remember(unanswered{key: u.key, ticket: t})
-		return Receipt{}, false, err
+		return Receipt{}, false, unsure{err}
 	}
 	t.key.Wipe()
 	return r, done, nil
 }
 
 // sealAndSend encrypts in place, sends, and decrypts in place.
-func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
+func (u *uploading) sealAndSend(ctx context.Context) (receipt Receipt, err error) {
 	u.ticket.compressed = u.body != u.buf
 	size := u.buf.Len()
-	defer u.ended()
+	defer func() { err = u.ended(err) }()
 	b, err := hosted.Seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt, err := u.send(ctx, b, size) // when it returns, nothing reads the memory any more
+	receipt, err = u.send(ctx, b, size) // when it returns, nothing reads the memory any more
 	if restoreErr := b.Restore(); restoreErr != nil {
 		u.buf.Changed()
-		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
+		return Receipt{}, unsure{fmt.Errorf("restore the content after sending it: %w", restoreErr)}
 	}
 	return receipt, err
 }
 
-// ended remembers an upload without an answer, and wipes the key of any other.
-func (u *uploading) ended() {
+// ended remembers an upload without an answer, and wipes the key of any other. It says so of the error.
+func (u *uploading) ended(err error) error {
 	if u.ticket.state != hosted.Unsure {
 		u.ticket.key.Wipe()
-		return
+		return err
 	}
 	u.ticket.lost = time.Now()
 	u.c.uploads.remember(unanswered{key: u.key, ticket: u.ticket})
+	return unsure{err}
 }
 
 // send transfers the blob and has it recorded. It repeats requests only with the same

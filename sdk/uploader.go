@@ -198,7 +198,7 @@ func (u *uploader) moved(g GroupID, folder string) {
 
 // ended remembers a sealed upload if err leaves open whether it was recorded. Else it wipes its key.
 func (u *uploader) ended(k uploadKey, s *Sealed, err error) {
-	if err == nil || !s.mayBeRecorded() || isLost(err) {
+	if !isUnsure(err) {
 		s.Wipe()
 		return
 	}
