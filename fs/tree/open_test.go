@@ -1154,15 +1154,18 @@ func TestW3BytesOfBeforeASaveWithoutAnswer(t *testing.T) {
 			ok(t, put(t, h, content, 0))
 			return h.Flush(t.Context())
 		}
-		w.Fail("upload", &sdk.Error{Kind: sdk.ErrInsufficient, Code: wire.CodeInsufficient})
-		if err := saves(other); err == nil {
-			t.Fatal("it was not refused")
-		}
-		w.Fail("upload", nil)
-		_, sent := w.Charged()
-		ok(t, saves(before))
-		if _, n := w.Charged(); n != sent {
-			t.Errorf("large %v: after a refusal %d uploads of the bytes of before", large, n-sent)
+		for _, refused := range []error{errAway, &sdk.Error{Kind: sdk.ErrInsufficient, Code: wire.CodeInsufficient},
+			&sdk.Error{Kind: sdk.ErrRateLimited, Code: wire.CodeRateLimited}} {
+			w.Fail("upload", refused)
+			if err := saves(other); err == nil {
+				t.Fatal("it was not refused")
+			}
+			w.Fail("upload", nil)
+			_, sent := w.Charged()
+			ok(t, saves(before))
+			if _, n := w.Charged(); n != sent {
+				t.Errorf("large %v: after %v %d uploads of the bytes of before", large, refused, n-sent)
+			}
 		}
 		for _, lost := range []error{
 			errAway,

@@ -227,26 +227,11 @@ func (s *Saver) record(ctx context.Context, w Save,
 	return m, err
 }
 
-// note remembers content whose save has no answer.
+// note remembers content that may be recorded.
 func (w Save) note(hash sdk.Digest, err error) {
-	if err != nil && !isRefusal(err) {
+	if e := (*sdk.Error)(nil); err != nil && (!errors.As(err, &e) || e.Unsure) {
 		w.NoAnswer(hash)
 	}
-}
-
-// isRefusal reports whether err is an answer by which nothing was recorded. The service answers so only after it looked
-// for a record of the same upload: what it says of who asks, or how often, leaves an attempt before open.
-func isRefusal(err error) bool {
-	var e *sdk.Error
-	if !errors.As(err, &e) || e.Code == "" || e.Code == wire.CodeReceipt {
-		return false
-	}
-	switch e.Kind {
-	case sdk.ErrNotAuthorized, sdk.ErrInsufficient, sdk.ErrConflict, sdk.ErrTooLarge, sdk.ErrStorageFull,
-		sdk.ErrUnsupported, sdk.ErrInvalid:
-		return true
-	}
-	return false
 }
 
 func hasCode(err error, code string) bool {

@@ -122,7 +122,7 @@ func refusals(codes ...string) (list []error) {
 	return list
 }
 
-var errLost = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: errors.New("connection refused")}
+var errLost = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Unsure: true, Err: errors.New("connection reset")}
 
 func saver(w *world, box Outbox) *Saver {
 	away := func(err error) bool { return errors.Is(err, errLost) }
@@ -242,17 +242,24 @@ func TestW11AppendsThatMeet(t *testing.T) {
 	}
 }
 
+// What may be recorded is remembered: what is no error of package sdk says nothing of it.
 func TestSaveWithoutAnAnswerIsRemembered(t *testing.T) {
-	w := &world{answers: []error{errLost, errLost}}
-	s := saver(w, nil)
-	_, err := s.Whole(t.Context(), w.save("a"), wholeOf(t, "text"))
-	_, err2 := s.Blocks(t.Context(), w.save("a"), w.blocks(s, "text in blocks"))
-	if !errors.Is(err, errLost) || !errors.Is(err2, errLost) {
-		t.Errorf("%v, %v", err, err2)
-	}
-	want := []sdk.Digest{sdk.ComputeHash([]byte("text")), sdk.ComputeHash([]byte("text in blocks"))}
-	if !slices.Equal(w.unsure, want) {
-		t.Errorf("remembered %v", w.unsure)
+	refused, unsure := refusals("REFUSED")[0], &sdk.Error{Kind: sdk.ErrConflict, Code: "REFUSED", Unsure: true}
+	for _, answer := range []error{errLost, unsure, errors.New("a mistake"), refused} {
+		w := &world{answers: []error{answer, answer}}
+		s := saver(w, nil)
+		_, err := s.Whole(t.Context(), w.save("a"), wholeOf(t, "text"))
+		_, err2 := s.Blocks(t.Context(), w.save("a"), w.blocks(s, "text in blocks"))
+		if !errors.Is(err, answer) || !errors.Is(err2, answer) {
+			t.Errorf("%v, %v", err, err2)
+		}
+		want := []sdk.Digest{sdk.ComputeHash([]byte("text")), sdk.ComputeHash([]byte("text in blocks"))}
+		if answer == refused {
+			want = nil
+		}
+		if !slices.Equal(w.unsure, want) {
+			t.Errorf("after %v remembered %v", answer, w.unsure)
+		}
 	}
 }
 

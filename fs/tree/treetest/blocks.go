@@ -269,16 +269,17 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 		return sdk.Receipt{}, &sdk.Error{Op: "finish blocks", Group: u.group, Kind: kind, Code: code, Err: fmt.Errorf("%s", text)}
 	}
 	p := u.p
-	if err := p.begin(ctx, "upload"); err != nil {
-		return sdk.Receipt{}, err
-	}
+	err := p.begin(ctx, "upload")
 	var base []byte
 	p.mu.Lock()
 	if u.unsure != nil { // it is the same upload
 		defer p.mu.Unlock()
+		if err != nil {
+			return sdk.Receipt{}, mayBeRecorded(err)
+		}
 		return *u.unsure, nil
 	}
-	err := cmp.Or(p.mayWrite(u.group), p.isBase(u.group, name, o.Base))
+	err = cmp.Or(err, p.mayWrite(u.group), p.isBase(u.group, name, o.Base))
 	lives := true
 	if u.base != nil {
 		base, lives = p.content[u.base.entry.Ref]
@@ -330,7 +331,7 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		u.unsure = &r
-		return sdk.Receipt{}, err
+		return sdk.Receipt{}, mayBeRecorded(err)
 	}
 	return r, nil
 }

@@ -3,6 +3,7 @@ package treetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -360,21 +361,21 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sd
 
 func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer,
 	o sdk.PutOptions) (sdk.Receipt, error) {
-	if err := p.begin(ctx, "upload"); err != nil {
-		return sdk.Receipt{}, err
-	}
-	p.mu.Lock()
 	place, again := fmt.Sprint(p.id, g, name), fmt.Sprint(b.Hash())
 	if o.Base != nil {
 		again += fmt.Sprintf(" upon %q", *o.Base)
 	}
+	err := p.begin(ctx, "upload")
+	p.mu.Lock()
 	if was, ok := p.unsure[place]; ok && was.again == again { // it is the same upload
+		defer p.mu.Unlock()
+		if err != nil {
+			return sdk.Receipt{}, mayBeRecorded(err)
+		}
 		delete(p.unsure, place)
-		p.mu.Unlock()
 		return was.Receipt, nil
 	}
-	err := cmp.Or(p.mayWrite(g), p.isBase(g, name, o.Base))
-	if err == nil {
+	if err = cmp.Or(err, p.mayWrite(g), p.isBase(g, name, o.Base)); err == nil {
 		p.uploads++
 	}
 	p.mu.Unlock()
@@ -389,7 +390,7 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	defer p.mu.Unlock()
 	if err != nil {
 		p.unsure[place] = unsure{r, again}
-		return sdk.Receipt{}, err
+		return sdk.Receipt{}, mayBeRecorded(err)
 	}
 	delete(p.unsure, place)
 	return r, nil
@@ -399,6 +400,15 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 type unsure struct {
 	sdk.Receipt
 	again string // what the same upload has
+}
+
+// mayBeRecorded returns the error of an upload as package sdk does where it may be recorded.
+func mayBeRecorded(err error) error {
+	e := sdk.Error{Op: "upload", Kind: sdk.KindOf(err), Unsure: true, Err: err}
+	if own := (*sdk.Error)(nil); errors.As(err, &own) {
+		e.Code = own.Code
+	}
+	return &e
 }
 
 // setUpon records which version an upload was made upon.
