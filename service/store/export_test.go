@@ -55,3 +55,6 @@ func KindAtPostgres(err error) error { return postgresEngine{}.kind(err) }
 
 // ChangedBy returns the tables that a statement changes, as far as answers that came ahead are concerned.
 func ChangedBy(statement string) []string { return changedBy(statement) }
+
+// Writing reports whether the connection for writing is in use.
+func (s *Store) Writing() bool { return s.write.Stats().InUse > 0 }

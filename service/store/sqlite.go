@@ -27,6 +27,8 @@ const (
 	busyTimeout = "10000"
 	// scrubPatience is how long a scrub waits for readers of an earlier state, while others write.
 	scrubPatience = time.Second
+	// emptyPatience is how long it waits for all readers while writes wait, in ms.
+	emptyPatience = "250"
 	// maxWALBytes bounds the write-ahead log before it is moved into the database. A page
 	// that changes often is then moved once for many changes.
 	maxWALBytes = 16 << 20
@@ -207,30 +209,41 @@ func (sqliteEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
 
 // scrub moves the write-ahead log into the database and cuts it to nothing.
 func (sqliteEngine) scrub(ctx context.Context, read, write *sql.DB) error {
-	var busy, inLog, moved int
-	checkpoint := func(db *sql.DB, how string) error { return db.QueryRowContext(ctx, how).Scan(&busy, &inLog, &moved) }
-	inUse := errors.New("the write-ahead log is in use: it is emptied at the next sweep")
 	// A log that is emptied has writers wait for all readers. First it is moved, for which nobody waits, to see whether
 	// one stays for long: none of it is moved then that came after the state which the reader sees.
 	for before, ends := -1, time.Now().Add(scrubPatience); ; time.Sleep(scrubPatience / 20) {
-		if err := checkpoint(read, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		var busy, inLog, moved int
+		err := read.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &inLog, &moved)
+		if err != nil {
 			return err
 		}
 		if moved == inLog || before >= 0 && moved != before {
-			break
+			if emptied, err := emptyLog(ctx, write); err != nil || emptied {
+				return err
+			}
 		}
 		if time.Now().After(ends) {
-			return inUse
+			return errors.New("the write-ahead log is in use: it is emptied at the next sweep")
 		}
 		before = moved
 	}
-	if err := checkpoint(write, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		return err
+}
+
+// emptyLog moves what is left in the write-ahead log, and cuts it to nothing. It waits emptyPatience for readers.
+func emptyLog(ctx context.Context, write *sql.DB) (emptied bool, err error) {
+	conn, err := write.Conn(ctx)
+	if err != nil {
+		return false, err
 	}
-	if busy != 0 {
-		return inUse
+	defer conn.Close()
+	var busy, inLog, moved int
+	if _, err = conn.ExecContext(ctx, "PRAGMA busy_timeout = "+emptyPatience); err == nil {
+		err = conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &inLog, &moved)
 	}
-	return nil
+	if _, kept := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA busy_timeout = "+busyTimeout); kept != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the next user of it waits as before
+	}
+	return busy == 0, err
 }
 
 // makeRoom moves the write-ahead log into the database, where it mostly replaces

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -67,6 +68,45 @@ func TestALogIsMovedBesideAWrite(t *testing.T) {
 		return nil
 	})
 	if err = errors.Join(err, <-scrubbed); err != nil {
+		t.Error(err)
+	}
+}
+
+// While a scrub of SQLite waits for those who read the newest state, writes go on. Afterwards they wait for another
+// process as long as before.
+func TestWritesGoOnWhileAScrubWaits(t *testing.T) {
+	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), t.TempDir(), "") })
+	err := set(t.Context(), s, "a", "1")
+	err = errors.Join(err, s.Read(t.Context(), func(tx *store.Tx) error {
+		if _, err := store.Values[string](t.Context(), tx, "read", "SELECT name FROM meta"); err != nil {
+			return err
+		}
+		scrubbed := make(chan error, 1)
+		go func() { scrubbed <- s.Scrub(t.Context()) }()
+		proctest.Eventually(t, "it waits", func() bool { return s.Writing() })
+		for written := 0; ; written++ {
+			select {
+			case err := <-scrubbed:
+				if err == nil || written < 2 {
+					t.Errorf("%d writes were made while it waited for a reader: %v", written, err)
+				}
+				return nil
+			default:
+				if err := set(t.Context(), s, "a", fmt.Sprint(written)); err != nil {
+					return err
+				}
+			}
+		}
+	}))
+	err = errors.Join(err, s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		var ms int
+		err := tx.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&ms)
+		if ms != 10_000 {
+			t.Errorf("a write waits %d ms for another process", ms)
+		}
+		return err
+	}), s.Scrub(t.Context()))
+	if err != nil {
 		t.Error(err)
 	}
 }
