@@ -10,55 +10,76 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// historyWindow is how many places one query covers. The query goes from the account
-// and its groups to their records, so that the cost of a page depends on the records
-// that the account may see, not on those of others. The window keeps the query from
-// sorting all of them.
+// historyWindow is how many sequences one query covers. The query goes from the account and its groups to their
+// records, and a window without any leads to the next one with some, so that the cost of a page depends on the records
+// that the account may see, not on those of others. The window keeps the query from sorting all of them.
 const historyWindow = 20_000
 
-// selectHistory finds the records that an account may see in a part of the ledger: of a group that has
-// ended, nobody sees those of others. Owners are members, and stay members. CROSS JOIN keeps SQLite to the order of
-// tables.
-const selectHistory = "SELECT " + columns + ", place FROM placed AS ledger WHERE account = ? AND " + inWindow + `
-	UNION SELECT ` + columns + `, place FROM members CROSS JOIN placed AS ledger
-	WHERE members.account = ? AND NOT EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns IS NOT NULL)
-		AND ledger.group_id = members.group_id AND ` + inWindow + ` AND kind <> '` + chain.KindClaim + `'
-	UNION SELECT ` + columns + `, place FROM members CROSS JOIN placed AS ledger
-	WHERE members.account = ? AND EXISTS (SELECT 1 FROM groups
-	WHERE id = members.group_id AND owner = ? AND ended_ns IS NULL)
-		AND ledger.group_id = members.group_id AND ` + inWindow + ` AND kind = '` + chain.KindClaim + `'
-	ORDER BY place DESC LIMIT ?`
+// An account sees the retrievals of others in the groups that it owns, and their other records in all its groups: of a
+// group that has ended, nobody sees those of others. Owners are members, and stay members.
+const (
+	seenGroups = `(SELECT group_id AS id FROM members WHERE account = ? AND NOT EXISTS
+		(SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns IS NOT NULL)) AS seen`
+	ownGroups = `(SELECT group_id AS id FROM members WHERE account = ? AND EXISTS
+		(SELECT 1 FROM groups WHERE id = members.group_id AND owner = ? AND ended_ns IS NULL)) AS own`
+	noClaim = "kind <> '" + chain.KindClaim + "'"
+	aClaim  = "kind = '" + chain.KindClaim + "'"
+)
 
-// inWindow is the condition for some places, with the bounds of their sequences first, for the indexes.
-const inWindow = "seq >= ? AND seq <= ? AND place >= ? AND place < ?"
+// selectNewestSeen finds the newest record before a sequence that an account may see. With a plain equality PostgreSQL
+// may go through the records of others, along the index of seq. So it gets a comparison of rows, which SQLite does not
+// use, and SQLite gets IS NOT DISTINCT FROM, which PostgreSQL does not use.
+const selectNewestSeen = `SELECT COALESCE(max(seq), 0) FROM
+	(SELECT (SELECT seq FROM ledger WHERE account IS NOT DISTINCT FROM me.id AND seq < me.seq
+		AND (account, seq) < (me.id, me.seq) AND account >= me.id
+		ORDER BY account DESC, seq DESC LIMIT 1) AS seq
+		FROM (SELECT CAST(? AS TEXT) AS id, CAST(? AS BIGINT) AS seq) AS me
+	UNION ALL SELECT (SELECT seq FROM ledger WHERE group_id IS NOT DISTINCT FROM id AND seq < ?
+		AND (group_id, seq) < (id, ?) AND group_id >= id AND ` + noClaim + `
+		ORDER BY group_id DESC, seq DESC LIMIT 1) FROM ` + seenGroups + `
+	UNION ALL SELECT (SELECT seq FROM ledger WHERE group_id IS NOT DISTINCT FROM id AND seq < ?
+		AND (group_id, seq) < (id, ?) AND group_id >= id AND ` + aClaim + `
+		ORDER BY group_id DESC, seq DESC LIMIT 1) FROM ` + ownGroups + `) AS newest`
+
+// selectHistory finds the records that an account may see in a part of the ledger. CROSS JOIN keeps SQLite to the order
+// of tables.
+const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
+	UNION SELECT ` + columns + " FROM " + seenGroups + ` CROSS JOIN ledger
+		WHERE ledger.group_id = seen.id AND seq >= ? AND seq < ? AND ` + noClaim + `
+	UNION SELECT ` + columns + " FROM " + ownGroups + ` CROSS JOIN ledger
+		WHERE ledger.group_id = own.id AND seq >= ? AND seq < ? AND ` + aClaim + `
+	ORDER BY seq DESC LIMIT ?`
 
 // History returns a page of the records an account may see, the newest first:
 // its own, those of groups it owns, and of groups it belongs to all but the
-// retrievals of others. before is a place, 0 for the first page.
+// retrievals of others. before is a sequence, 0 for the first page.
 func History(ctx context.Context, tx *store.Tx, account string, before int64, limit int) ([]chain.Row, error) {
-	head, err := Size(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	if before <= 0 || before > head {
-		before = head + 1
-	}
-	list := []chain.Row{}
-	for ; before > 1 && len(list) < limit; before -= historyWindow {
-		from := before - historyWindow
-		low, high, err := span(ctx, tx, from-1, before-1)
+	if before <= 0 {
+		newest, err := newestSeq(ctx, tx)
 		if err != nil {
 			return nil, err
 		}
-		var place int64
-		for r, err := range records(ctx, tx, "read history", []any{&place}, selectHistory, account, low, high, from,
-			before, account, low, high, from, before, account, account, low, high, from, before, limit-len(list)) {
+		before = newest + 1
+	}
+	list := []chain.Row{}
+	for before > 1 && len(list) < limit {
+		n, from := len(list), before-historyWindow
+		for r, err := range records(ctx, tx, "read history", nil, selectHistory, account, from, before, account, from,
+			before, account, account, from, before, limit-n) {
 			if err != nil {
 				return nil, err
 			}
-			r.Place = place
 			list = append(list, r)
 		}
+		before = from
+		if len(list) > n {
+			continue
+		}
+		if err := tx.QueryRowContext(ctx, selectNewestSeen, account, before, before, before, account, before, before,
+			account, account).Scan(&before); err != nil {
+			return nil, fmt.Errorf("look for older records of a history: %w", err)
+		}
+		before++
 	}
 	return list, nil
 }

@@ -335,7 +335,7 @@ func (p *page) history(r *http.Request, account string) (any, error) {
 			}
 			rows, out.More = firstOf(rows, pageRows)
 			for i, l := range rows {
-				out.Before = l.Place
+				out.Before = l.Seq
 				if isWanted(l) {
 					out.Records = append(out.Records, viewRecord(l))
 				}

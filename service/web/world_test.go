@@ -71,16 +71,6 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 	return s
 }
 
-// settle waits until every record has its place in the ledger: a checkpoint covers all from before it was asked for.
-func (s *site) settle() {
-	s.t.Helper()
-	resp, err := http.Get(s.url + "/tlog/checkpoint")
-	if err != nil || resp.StatusCode != http.StatusOK {
-		s.t.Fatalf("the checkpoint: %v, %v", resp, err)
-	}
-	_ = resp.Body.Close()
-}
-
 // user is an account that calls the operations below /tools/ with its key.
 type user struct {
 	*site
