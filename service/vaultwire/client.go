@@ -79,8 +79,9 @@ func (c *Client) Close() error {
 	}
 }
 
-// call asks one question. Where the connection was closed while it waited, another one is tried: the vault answers a
-// question twice as once, but for the end of a rotation, which is run again like an interrupted one.
+// call asks one question. Where the connection was closed while it waited, another one is tried: so a question is run
+// twice only where the vault failed at it, or ended, and has forgotten it. The end of a rotation, which stays, is run
+// again like an interrupted one.
 func call[A any](ctx context.Context, c *Client, name string, q any) (a A, err error) {
 	bound := patience
 	if name == "keep" || name == "read-next" {
@@ -255,13 +256,17 @@ func (c *Client) keptBy(l *line, rows []Row) {
 	c.kept, c.by = rows, l.instance
 }
 
-// bound has a connection end with ctx.
+// bound has a connection end with ctx. One that began to end is closed: or its next question would end instead.
 func (l *line) bound(ctx context.Context) (end func()) {
 	if at, ok := ctx.Deadline(); ok {
 		_ = l.SetDeadline(at)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
-	return func() { stop() }
+	return func() {
+		if !stop() {
+			_ = l.Close()
+		}
+	}
 }
 
 // wait keeps a connection for the next question.

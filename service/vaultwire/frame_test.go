@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -233,6 +234,60 @@ func TestClientLeaves(t *testing.T) {
 	defer cancel()
 	if _, err := c.Wrap(ctx, Wrap{}); !errors.Is(err, errAway) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
+	}
+}
+
+// late is a connection whose caller leaves with the answer, and whose end comes late.
+type late struct {
+	net.Conn
+	leave     func()
+	let, came chan struct{}
+}
+
+func (l *late) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	l.leave()
+	return n, err
+}
+
+func (l *late) SetDeadline(at time.Time) error {
+	if at.Equal(time.Unix(1, 0)) {
+		<-l.let
+		defer close(l.came)
+	}
+	return l.Conn.SetDeadline(at)
+}
+
+// meanwhile is a vault during whose first question something else happens.
+type meanwhile struct {
+	one
+	once sync.Once
+	then func()
+}
+
+func (m *meanwhile) Wrap(ctx context.Context, q Wrap) (Wrapped, error) {
+	m.once.Do(m.then)
+	return m.one.Wrap(ctx, q)
+}
+
+// A caller that leaves as its answer comes does not end the question of the next one, which would be asked twice.
+func TestClientLeavesNothingBehind(t *testing.T) {
+	l := &late{let: make(chan struct{}), came: make(chan struct{})}
+	v := &meanwhile{then: func() { close(l.let); <-l.came }}
+	c, end := served(t, v, socketIn(t))
+	defer end()
+	defer c.Close()
+	_, first := c.Archive(t.Context(), Nothing{})
+	waits := <-c.idle
+	l.Conn, waits.Conn = waits.Conn, l
+	waits.r.Reset(l)
+	c.idle <- waits
+	ctx, cancel := context.WithCancel(t.Context())
+	l.leave = cancel
+	_, left := c.Archive(ctx, Nothing{})
+	_, next := c.Wrap(t.Context(), Wrap{Key: []byte("key")})
+	if err := errors.Join(first, left, next); err != nil || v.asked.Load() != 1 {
+		t.Errorf("%v, asked %d times", err, v.asked.Load())
 	}
 }
 
