@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -25,7 +26,7 @@ const (
 	// a record that the log lacks takes, in bytes.
 	nameCost   = 96
 	groupCost  = 512
-	beyondCost = 2 * sha256.Size
+	beyondCost = sha256.Size
 	// maxNameBytes bounds the name of a group or an account.
 	maxNameBytes = 1 << 10
 	// maxMoved bounds the chains of which the newest place in the log is known without a proof, and maxTrees the
@@ -59,12 +60,21 @@ type group struct {
 	end    chain.Place  // of the chain in the log
 	beyond []chain.Hash // of the records up to at that the log lacks, the oldest first
 	kept   int64        // number of the record of the newest state
+	most   int          // members that Has had at once: a map keeps its size
 	takes  int          // what it took when it was looked at last
 }
 
-// size is what it takes, in bytes.
+// size gives back what it does not need any more, and returns what it takes, in bytes.
 func (g *group) size() int {
-	n := groupCost + len(g.name) + beyondCost*len(g.beyond)
+	if g.most > 2*len(g.Has) {
+		few := make(map[string]bool, len(g.Has))
+		maps.Copy(few, g.Has)
+		g.Has, g.most = few, len(few)
+	}
+	if cap(g.beyond) > 2*len(g.beyond) {
+		g.beyond = slices.Clone(g.beyond)
+	}
+	n := groupCost + len(g.name) + beyondCost*cap(g.beyond) + nameCost*(g.most-len(g.Has))
 	for name := range g.Has {
 		n += nameCost + len(name)
 	}
@@ -114,7 +124,7 @@ func (gs *groups) extends(t vaultwire.Tree, records []vaultwire.Placed) {
 			gs.forget(r.Chain)
 			continue
 		}
-		g.beyond = g.beyond[1:]
+		g.beyond = slices.Delete(g.beyond, 0, 1) // so that its capacity is what it takes
 	}
 }
 
@@ -165,6 +175,7 @@ func (g *group) add(r *chain.Record, isVouched, isLogFollowed bool) (isRefused b
 	isLong := len(r.Account) > maxNameBytes || namesMember(r.Kind) && len(r.Detail) > maxNameBytes
 	isFull := len(g.Has) > maxOfGroup && (r.Kind == chain.KindAdd || r.Kind == chain.KindJoin)
 	isRefused = isStray || isLong || isFull || !isVouched || g.Apply(r) != nil
+	g.most = max(g.most, len(g.Has))
 	if g.at, g.seq = place, r.Seq; isLogFollowed && r.Number > g.end.Number {
 		g.beyond = append(g.beyond, place.Hash)
 	}

@@ -134,6 +134,49 @@ func TestThreat77GroupsHaveBoundedMemory(t *testing.T) {
 	}
 }
 
+// Threat 77: so it is where members leave again, and where the log comes to have what was said beyond it.
+func TestThreat77GroupsKeepNothingThatEnded(t *testing.T) {
+	g := &group{name: "group:g"}
+	r := chain.Record{Kind: chain.KindRegister, Account: "alice", Chain: g.name, Group: "g", Number: 1}
+	next := func(kind, account string) {
+		if refused, err := g.add(&r, true, true); refused || err != nil {
+			t.Fatalf("record %d is refused: %v", r.Number, err)
+		}
+		r = chain.Record{Kind: kind, Account: account, Detail: account, Chain: g.name, Group: "g", Number: r.Number + 1,
+			Prev: r.Sum()}
+	}
+	next(chain.KindJoin, "1")
+	g.Joinable = true
+	for i := range 1000 {
+		next(chain.KindRevoke, fmt.Sprint(i+1))
+		next(chain.KindJoin, fmt.Sprint(i+2))
+	}
+	if got := cap(g.beyond); got < 2001 || g.size() < 2001*beyondCost {
+		t.Errorf("%d records beyond the log take %d bytes", got, g.size())
+	}
+	for i := range 1000 {
+		next(chain.KindJoin, fmt.Sprint(i+3))
+	}
+	many := g.size()
+	for i := range 1000 {
+		next(chain.KindRevoke, fmt.Sprint(i+2))
+	}
+	gs, err := newGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := chain.Key(g.name)
+	gs.known.Add(key, g)
+	var came []vaultwire.Placed
+	for _, hash := range g.beyond {
+		came = append(came, vaultwire.Placed{Chain: key, Place: chain.Place{Hash: hash}})
+	}
+	gs.extends(vaultwire.Tree{}, came)
+	if few := g.size(); few > many/50 || g.most > 20 || cap(g.beyond) > 0 {
+		t.Errorf("%d bytes are left of %d, room for %d members and %d records", few, many, g.most, cap(g.beyond))
+	}
+}
+
 // A secret that is used while its epoch is forgotten does not stay.
 func TestForgottenSecretDoesNotStay(t *testing.T) {
 	k := newServiceKey(vaultwire.Key{Purpose: vaultwire.PurposeUploads, Version: 1})

@@ -159,14 +159,8 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 		}
 		others = append(others, k)
 	}
-	epochs := 0
-	for _, k := range slices.Concat(v.keys, others) {
-		if k.Purpose == vaultwire.PurposeUploads {
-			epochs++
-		}
-	}
-	if len(v.keys)+len(others) > maxKeys || epochs > maxEpochs {
-		return errManyKeys
+	if err := v.mayHave(others); err != nil {
+		return err
 	}
 	v.master = master
 	clear(v.secrets) // an import brings others of the same versions
@@ -187,6 +181,21 @@ func (v *Vault) keep(master Master, list []serviceKey, q vaultwire.Keep) error {
 	v.sessions.Purge()
 	for _, k := range v.keys {
 		v.inUse[k.Purpose] = max(v.inUse[k.Purpose], k.Version)
+	}
+	return nil
+}
+
+// mayHave refuses more keys than a service has. Needs mu.
+func (v *Vault) mayHave(others []serviceKey) error {
+	all := slices.Concat(v.keys, others)
+	epochs := 0
+	for _, k := range all {
+		if k.Purpose == vaultwire.PurposeUploads {
+			epochs++
+		}
+	}
+	if len(all) > maxKeys || epochs > maxEpochs {
+		return errManyKeys
 	}
 	return nil
 }
@@ -238,6 +247,12 @@ func (v *Vault) Make(_ context.Context, q vaultwire.Make) (a vaultwire.Made, err
 	var list []serviceKey
 	for _, k := range q.Keys {
 		list = append(list, newServiceKey(k))
+	}
+	v.mu.RLock()
+	err = v.mayHave(list) // before the database has them
+	v.mu.RUnlock()
+	if err != nil {
+		return a, err
 	}
 	master := v.inUseNow()
 	if a.Master, err = master.Name(); err == nil {

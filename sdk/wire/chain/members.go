@@ -97,7 +97,7 @@ func inviteOf(r *Record) string {
 // appendBounded appends ids of invites, and drops the oldest beyond maxInvites.
 func appendBounded(list []string, ids ...string) []string {
 	list = append(list, ids...)
-	return list[max(0, len(list)-maxInvites):]
+	return slices.Delete(list, 0, max(0, len(list)-maxInvites))
 }
 
 // allow reports whether the account of a record may make it. Records of other kinds are allowed to all, and so is an
