@@ -225,7 +225,7 @@ func (w *saving) Base() sdk.Ref {
 	}
 }
 
-// mostUnsure is how many saves of one name without an answer are remembered.
+// mostUnsure is how many contents of one name, saved without an answer, are remembered.
 const mostUnsure = 8
 
 // NoAnswer implements [save.Names].
@@ -233,7 +233,9 @@ func (w *saving) NoAnswer(hash sdk.Digest) {
 	w.f.t.mu.Lock()
 	defer w.f.t.mu.Unlock()
 	v := w.g.version(w.raw)
-	v.unsure = append(v.unsure[max(0, len(v.unsure)-mostUnsure+1):], hash)
+	if !slices.Contains(v.unsure, hash) {
+		v.unsure = append(v.unsure[max(0, len(v.unsure)-mostUnsure+1):], hash)
+	}
 }
 
 // Aside implements [save.Names]: the save keeps its name if others removed what they saved, or if the newest version is
