@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -97,6 +99,30 @@ func TestAgentsWorkWithGroups(t *testing.T) {
 		&mcp.CallToolParams{Name: wire.OpRenameFile, Arguments: object{"group_id": 7}}); err == nil && !result.IsError {
 		t.Error("a number is taken for a group")
 	}
+}
+
+// Many agents are answered at a service with little memory too: no call waits for memory that it has itself, nor behind
+// another that waits for that.
+func TestAgentsWithLittleMemory(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.Memory = service.MinMemory })
+	var calls errgroup.Group
+	for _, name := range []string{"alice", "bob"} {
+		u := s.user(name, "10")
+		must[string](u, wire.OpRegisterGroup, object{"group_id": name})
+		agent := u.agent()
+		for range 8 {
+			calls.Go(func() error {
+				result, err := agent.CallTool(t.Context(), &mcp.CallToolParams{Name: wire.OpGetGroupMembers,
+					Arguments: object{"group_id": name}})
+				if err == nil && result.IsError {
+					err = errors.New(result.Content[0].(*mcp.TextContent).Text)
+				}
+				return err
+			})
+		}
+	}
+	ok(t, calls.Wait())
 }
 
 // The tools are these and no others: none has keys, content, or destroys a file for good.

@@ -141,8 +141,12 @@ func (s *server) holdForFile(ctx context.Context, n int64) error {
 	return hold(ctx, s.memory.accounts.all, t.account, n, has, memoryWait)
 }
 
-// hold waits for n bytes more for a request that has some.
+// hold waits for n bytes more for a request that has some. What was taken ahead for it is there without waiting, as
+// others that wait already would be served first.
 func hold(ctx context.Context, memory *throttle.Bytes, owner string, n, has int64, patience time.Duration) error {
+	if has+max(n, 1) <= traceOf(ctx).ahead {
+		return nil
+	}
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	release, ok := memory.Wait(wait, owner, n, has)

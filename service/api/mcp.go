@@ -33,6 +33,9 @@ const (
 	// toolAnswerCopies is how often an answer is in memory: as it is, as text and as structure with escapes that take
 	// three times as much, and as text quoted in the message, twice as long.
 	toolAnswerCopies = 1 + 3 + 3 + 3*2
+	// toolMemory is how much memory the operation that a tool is takes, at most, in bytes: its request, and the longest
+	// list.
+	toolMemory = bodyCopies*maxRequestBytes + valueMemory
 	// maxToolRows is how many files, groups or records one answer has.
 	maxToolRows = 200
 	// metaUntrusted marks answers that hold what other people wrote.
@@ -159,7 +162,7 @@ func (s *server) mcpHandler(serve http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			return err
 		}
-		if err := s.holdLong(r, bodyCopies*maxToolRequest+toolAnswerCopies*maxToolAnswer); err != nil {
+		if err := s.holdLong(r, bodyCopies*maxToolRequest+toolAnswerCopies*maxToolAnswer+toolMemory); err != nil {
 			return err
 		}
 		raw, err := readAll(w, r, maxToolRequest)

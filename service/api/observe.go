@@ -24,6 +24,7 @@ type trace struct {
 	account string // once authenticated
 	code    string // of a refusal
 	held    int64  // bytes of the memory, see [server.holdMemory]
+	ahead   int64  // bytes of the memory that the call of an agent took for it
 	request *pace
 	release []func() // when the request is answered
 }
@@ -55,6 +56,9 @@ func (s *server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
+		if r.Context().Value(outerKey{}) != nil {
+			t.ahead = toolMemory
+		}
 		ctx := auth.WithClient(context.WithValue(r.Context(), traceKey{}, t), t.client)
 		r = r.WithContext(store.WithGuard(ledger.WithRequestID(ctx, t.id)))
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
