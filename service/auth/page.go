@@ -219,12 +219,12 @@ func (t *Tokens) Page(ctx context.Context, token string) (*Session, error) {
 		return nil, err
 	}
 	defer done()
-	k, err := t.claimsOf(ctx, token)
-	if errors.As(err, new(*fault.Error)) || err == nil && k.Page == "" {
-		return nil, noPage()
-	}
+	k, err := t.pageClaims(ctx, token)
 	if err != nil {
 		return nil, err
+	}
+	if k.Page == "" {
+		return nil, noPage()
 	}
 	ask := store.Ask{Query: "SELECT account FROM web_sessions WHERE hash = ? AND expires_ns > ?",
 		Args: []any{hashOf(k.Page), t.now().UnixNano()}}
@@ -256,11 +256,17 @@ func noPage() error {
 
 // PageOf returns the id of a session of the account page, "" for any other token.
 func (t *Tokens) PageOf(ctx context.Context, token string) (string, error) {
-	k, err := t.claimsOf(ctx, token)
-	if errors.As(err, new(*fault.Error)) {
-		return "", nil
-	}
+	k, err := t.pageClaims(ctx, token)
 	return k.Page, err
+}
+
+// pageClaims returns the claims of a token, none of one that is refused. That the vault does not answer is no refusal.
+func (t *Tokens) pageClaims(ctx context.Context, token string) (known, error) {
+	k, err := t.claimsOf(ctx, token)
+	if code := fault.Of(err).Code; code == wire.CodeInvalidToken || code == wire.CodeAudience {
+		return known{}, nil
+	}
+	return k, err
 }
 
 // EndPage signs out.

@@ -93,6 +93,41 @@ func TestPageOfAnotherAddress(t *testing.T) {
 	}
 }
 
+// silentVault is a vault that does not answer.
+type silentVault struct{ Vault }
+
+func (silentVault) OpenToken(context.Context, vaultwire.OpenToken) (c vaultwire.Claims, err error) {
+	return c, fault.New(wire.CodeUnavailable, "the vault does not answer")
+}
+
+// Nobody is told to be signed out, or not signed in, while the vault, which reads tokens, does not answer.
+func TestPageWhileTheVaultIsAway(t *testing.T) {
+	tokens, key := tokensOf(t, time.Now)
+	_, link, err := tokens.accounts.NewLink(t.Context(), key.Account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, err := tokens.UseLink(t.Context(), link.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	vault := tokens.accounts.vault
+	tokens.accounts.vault = silentVault{vault}
+	for what, err := range map[string]error{"signed out": tokens.EndPage(t.Context(), page.Reveal()),
+		"not signed in": errOf(tokens.Page(t.Context(), page.Reveal()))} {
+		if fault.Of(err).Code != wire.CodeUnavailable {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	tokens.accounts.vault = vault
+	if err := tokens.EndPage(t.Context(), page.Reveal()); err != nil {
+		t.Errorf("with the vault: %v", err)
+	}
+	if _, err := tokens.Page(t.Context(), page.Reveal()); fault.Of(err).Code != wire.CodeAuthRequired {
+		t.Errorf("after it: %v", err)
+	}
+}
+
 // Threat 31: only what is known to be good is not counted as a request of a stranger: each question of another token,
 // key or cookie.
 func TestThreat31UnknownCredentialsCount(t *testing.T) {
