@@ -101,7 +101,7 @@ const mostConflicts = 20
 // Whole saves content in one piece. Recorded, it costs one upload.
 func (s *Saver) Whole(ctx context.Context, w Save, whole *mem.Buffer) (Made, error) {
 	record := func() (Made, error) {
-		return s.record(ctx, w, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
+		return s.record(ctx, w, nil, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
 			r, err := s.opt.Remote.Upload(ctx, w.Group, name, whole, o)
 			if err != nil {
 				w.note(whole.Hash(), err)
@@ -185,8 +185,9 @@ func (s *Saver) unlessFull(ctx context.Context, w Save, m Made, put error, recor
 
 // record makes a record of content with the attributes of the moment, and pays for it. do is told under which name and,
 // where the service compares it, which version the save replaces: others may have saved the name meanwhile (W11). Under
-// a name of its own the record says which version of the other it was made upon.
-func (s *Saver) record(ctx context.Context, w Save,
+// a name of its own the record says which version of the other it was made upon. It begins with an attempt that got no
+// answer.
+func (s *Saver) record(ctx context.Context, w Save, unsure *tried,
 	do func(name string, o sdk.PutOptions) (sdk.Receipt, error)) (Made, error) {
 	m, o := Made{As: w.Name, Began: s.opt.Budget.Now()}, sdk.PutOptions{Attributes: w.Attributes()}
 	upon := w.Base()
@@ -203,6 +204,9 @@ func (s *Saver) record(ctx context.Context, w Save,
 	switch {
 	case w.Compared && !s.opt.Ours:
 		return m, ErrNotCompared
+	case unsure != nil:
+		m.As, o.Base, o.Upon = unsure.name, unsure.base, unsure.upon
+		err = upload()
 	case w.Old:
 		err = &sdk.Error{Op: "upload", Group: w.Group, Kind: sdk.ErrConflict, Code: wire.CodeHead,
 			Err: errors.New("the name has a newer version")}
@@ -227,11 +231,14 @@ func (s *Saver) record(ctx context.Context, w Save,
 	return m, err
 }
 
-// note remembers content that may be recorded.
-func (w Save) note(hash sdk.Digest, err error) {
-	if e := (*sdk.Error)(nil); err != nil && (!errors.As(err, &e) || e.Unsure) {
+// note remembers content that may be recorded, and reports whether it may.
+func (w Save) note(hash sdk.Digest, err error) bool {
+	e := (*sdk.Error)(nil)
+	unsure := err != nil && (!errors.As(err, &e) || e.Unsure)
+	if unsure {
 		w.NoAnswer(hash)
 	}
+	return unsure
 }
 
 func hasCode(err error, code string) bool {

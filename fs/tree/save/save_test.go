@@ -362,6 +362,28 @@ func TestW18AttemptsOfASaveInBlocks(t *testing.T) {
 	}
 }
 
+// An attempt without an answer is repeated as it was: its upload takes no other.
+func TestW11AttemptWithoutAnAnswerIsRepeated(t *testing.T) {
+	for _, again := range [][]error{nil, refusals(wire.CodeHead)} {
+		w := &world{answers: append(append(refusals(wire.CodeHead), errLost), again...)}
+		s := saver(w, nil)
+		b := w.blocks(s, "text in blocks")
+		if _, err := s.Blocks(t.Context(), w.save("a"), b); !errors.Is(err, errLost) {
+			t.Fatal(err)
+		}
+		m, err := s.Blocks(t.Context(), w.save("a"), b)
+		if err != nil || m.As != "mine0" || !m.Compared || w.begun != 1 {
+			t.Errorf("%+v, %d uploads, %v", m, w.begun, err)
+		}
+		const aside = "mine0 after theirs upon old"
+		want := []string{"a after old", aside, aside}
+		if again != nil {
+			want = append(want, aside)
+		}
+		w.want(t, "again", want...)
+	}
+}
+
 // What was changed, or gets another name, after an attempt without an answer is another save.
 func TestW18AnotherSaveAfterAnAttempt(t *testing.T) {
 	for _, renamed := range []bool{false, true} {

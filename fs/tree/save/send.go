@@ -66,6 +66,7 @@ type Sender struct {
 	end   context.CancelFunc
 
 	last   attempt        // of the save; by who saves the file
+	unsure *tried         // that attempt got no answer: the upload takes no other; by who saves the file
 	opened content.Blocks // what the save recorded, open; nil = it is not; by who saves the file
 
 	beginning *semaphore.Weighted // one at a time
@@ -84,6 +85,13 @@ type attempt struct {
 	name string
 	size int64
 	turn uint64
+}
+
+// tried is what the service was asked to record.
+type tried struct {
+	name       string
+	hash       sdk.Digest
+	base, upon *sdk.Ref
 }
 
 // NewSender returns a Sender of staged content in a group. The stage outlives it.
@@ -269,7 +277,7 @@ func (b *Sender) abandon() {
 	up, done := b.up, b.done
 	b.up, b.done = nil, nil
 	b.mu.Unlock()
-	b.last = attempt{}
+	b.last, b.unsure = attempt{}, nil
 	if opened := b.TakeOpened(); opened != nil {
 		_ = opened.Close() // it only wipes
 	}
@@ -313,22 +321,27 @@ func (s *Saver) recordBlocks(ctx context.Context, w Save, b *Sender) (Made, erro
 
 // finish sends what is not there, and records the file. It costs one upload.
 func (s *Saver) finish(ctx context.Context, w Save, b *Sender) (Made, error) {
-	tried := attempt{w.Name, b.c.Len(), b.c.Turn()}
-	if b.last != (attempt{}) && b.last != tried {
+	now := attempt{w.Name, b.c.Len(), b.c.Turn()}
+	if b.last != (attempt{}) && b.last != now {
 		b.abandon() // it may be recorded: what changed since is another version
 	}
 	// its price is set aside before anything is sent
-	return s.record(ctx, w, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
+	return s.record(ctx, w, b.unsure, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
 		up, hash, err := b.sendAll(ctx, name)
 		if err != nil {
 			return sdk.Receipt{}, err
 		}
-		b.last = tried
+		if b.unsure != nil { // another hash is known where blocks came or went
+			hash = b.unsure.hash
+		}
+		b.last, b.unsure = now, &tried{name, hash, o.Base, o.Upon}
 		r, err := up.Finish(ctx, name, b.c.Len(), hash, o)
 		if err == nil {
 			b.opened = up.Opened()
 		}
-		w.note(hash, err)
+		if !w.note(hash, err) {
+			b.unsure = nil
+		}
 		return r, err
 	})
 }

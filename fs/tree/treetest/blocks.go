@@ -274,6 +274,9 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 	p.mu.Lock()
 	if u.unsure != nil { // it is the same upload
 		defer p.mu.Unlock()
+		if was := u.unsure; was.Name != name || was.Size != size || was.Hash != hash {
+			err = &sdk.Error{Op: "check", Kind: sdk.ErrInvalid, Err: fmt.Errorf("another may have been recorded")}
+		}
 		if err != nil {
 			return sdk.Receipt{}, mayBeRecorded(err)
 		}
