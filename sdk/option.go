@@ -23,7 +23,8 @@ type PutOptions struct {
 
 	// Upon is recorded with the file: the version of any name in the group that the content was made from, which is
 	// [Entry].Upon from then on; nil = not said, "" = from none. The call returns [ErrNotFound] for a file that the
-	// group never had. Where the upload is not sealed it is left out.
+	// group never had. At the hosted service it is left out. An upload that is repeated after a lost answer has that of
+	// the first attempt.
 	Upon *Ref
 
 	// Compress compresses content before encryption, if a sample shows that this pays. It is off by default: the

@@ -17,13 +17,13 @@ import (
 // recording is what an upload in two requests needs to be recorded once: how it is finalized, and how its record is
 // found after a lost answer.
 type recording struct {
-	c      *Client
-	isOurs bool // the dialect of the service is ours
-	key    uploadKey
-	base   string // of [options]
-	size   int64  // of the plaintext, in bytes
-	ticket *ticket
-	attrs  Attributes
+	c          *Client
+	isOurs     bool // the dialect of the service is ours
+	key        uploadKey
+	base, upon string // of [options]
+	size       int64  // of the plaintext, in bytes
+	ticket     *ticket
+	attrs      Attributes
 	// attributes is what finalize sends. Uploads with other attributes have the same key:
 	// a repetition is the same upload, and the attributes of the newest attempt count.
 	attributes string
@@ -166,7 +166,8 @@ func (rs receipts) unconfirmed(change, maybe string, err error) error {
 
 // receipt checks the confirmation of the service.
 func (u *recording) receipt(ctx context.Context, a wire.FinalizeUploadResult) (Receipt, error) {
-	sent := Entry{Group: u.key.group, Name: u.key.name, Hash: u.key.digest, Size: u.size}
+	sent := Entry{Group: u.key.group, Name: u.key.name, Hash: u.key.digest, Size: u.size,
+		Upon: versionOf(u.ticket.upon)}
 	sent.Commitment = commitment(u.ticket.salt, sent)
 	if !u.ticket.mixed {
 		sent.Attributes = &Attributes{} // none were sent, so none may be recorded

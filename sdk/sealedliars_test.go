@@ -111,19 +111,22 @@ func TestThreat13FalseRefusals(t *testing.T) {
 // merge upon a wrong one would lose changes.
 func TestThreat13LiesOfWhatAnUploadWasMadeFrom(t *testing.T) {
 	t.Parallel()
-	s, c := world(t, testkit.Ours)
-	for what, tags := range map[string][]string{"another": {chain.TagUpon, "bafyother"}, "not said": nil} {
-		s.DisturbUploads(func(next http.Handler) http.Handler {
-			return testkit.Changed(next, func(a *struct {
-				Result wire.FinalizeUploadResult `json:"result"`
-			}) {
-				at := slices.Index(a.Result.Record.Tags, chain.TagUpon)
-				a.Result.Record.Tags = slices.Replace(a.Result.Record.Tags, at, at+2, tags...)
+	for _, f := range []testkit.Dialect{testkit.Ours, testkit.Keyless} {
+		s, c := world(t, f)
+		for what, tags := range map[string][]string{"another": {chain.TagUpon, "bafyother"}, "not said": nil} {
+			s.DisturbUploads(func(next http.Handler) http.Handler {
+				return testkit.Changed(next, func(a *struct {
+					Result wire.FinalizeUploadResult `json:"result"`
+				}) {
+					at := slices.Index(a.Result.Record.Tags, chain.TagUpon)
+					a.Result.Record.Tags = slices.Replace(a.Result.Record.Tags, at, at+2, tags...)
+				})
 			})
-		})
-		_, err := c.Group("g").Put(t.Context(), what, strings.NewReader(what), sdk.PutOptions{Upon: new(sdk.Ref(""))})
-		if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "made from another version") {
-			t.Errorf("%s: %v", what, err)
+			_, err := c.Group("g").Put(t.Context(), what, strings.NewReader(what),
+				sdk.PutOptions{Upon: new(sdk.Ref(""))})
+			if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "made from another version") {
+				t.Errorf("dialect %d: %s: %v", f, what, err)
+			}
 		}
 	}
 }

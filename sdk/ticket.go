@@ -29,7 +29,7 @@ type ticket struct {
 	id         string
 	key        *format.Key
 	salt       [chain.SaltBytes]byte // of what the record commits to
-	base       string                // of [options]
+	base, upon string                // of [options]; upon "" = none was sent
 	uploadURL  string                // path for the raw transfer; "" = not offered
 	since      time.Time
 	lost       time.Time // when an answer last failed to arrive

@@ -95,8 +95,8 @@ func (u *uploader) uploadSealed(ctx context.Context, k uploadKey, content []byte
 func (u *uploader) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer,
 	o options) (Receipt, error) {
 	up := &uploading{buf: b, compress: o.compress, progress: o.progress,
-		recording: recording{c: u.c, isOurs: caps.Dialect.IsOurs(), key: k, base: o.base, size: b.Len(),
-			attrs: o.attrs}}
+		recording: recording{c: u.c, isOurs: caps.Dialect.IsOurs(), key: k, base: o.base, upon: o.upon,
+			size: b.Len(), attrs: o.attrs}}
 	if err := up.useAttributes(); err != nil {
 		return Receipt{}, err
 	}
@@ -182,7 +182,9 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	if u.ticket, err = u.c.uploads.prepare(ctx, u.isOurs, request); err != nil {
 		return Receipt{}, err
 	}
-	u.ticket.base = u.base
+	if u.ticket.base = u.base; u.isOurs {
+		u.ticket.upon = u.upon
+	}
 	return u.sealAndSend(ctx)
 }
 
@@ -266,7 +268,7 @@ func (u *uploading) finalize(ctx context.Context, b *hosted.Blob, size int64, ra
 		return err
 	}
 	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(),
-		Salt: u.salt(), Format: meta, Versioned: u.isOurs, Base: u.base})
+		Salt: u.salt(), Format: meta, Versioned: u.isOurs, Base: u.base, Upon: u.ticket.upon})
 	if err != nil {
 		return err
 	}

@@ -323,6 +323,50 @@ func TestPutFollowsAVersion(t *testing.T) {
 	}
 }
 
+// An upload in two requests says what it was made from. The hosted service is not told.
+func TestPreparedUploadSaysWhatItWasMadeFrom(t *testing.T) {
+	t.Parallel()
+	for f, size := range map[testkit.Dialect]int64{testkit.Ours: wire.WholeFileBytes + 1, testkit.Keyless: 10,
+		testkit.Hosted: 10} {
+		s, c := world(t, f)
+		g := c.Group("g")
+		first, err := g.Put(t.Context(), "f", strings.NewReader("first"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if told := bytes.Contains(body, []byte(`"upon"`)); err != nil || told != (f != testkit.Hosted) {
+					t.Errorf("dialect %d: it is told: %t, %v", f, told, err)
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				next.ServeHTTP(w, r)
+			})
+		})
+		put := func(name string, upon sdk.Ref) (sdk.Receipt, error) {
+			b := buffer(t, size)
+			copy(b.Bytes(), name)
+			return g.Upload(t.Context(), name, b, sdk.PutOptions{Upon: &upon})
+		}
+		for name, upon := range map[string]sdk.Ref{"made from it": first.Ref, "made from none": ""} {
+			r, err := put(name, upon)
+			if f == testkit.Hosted && err == nil && r.Upon == nil {
+				continue
+			}
+			e, statErr := g.Stat(t.Context(), name)
+			for _, got := range []*sdk.Ref{r.Upon, e.Upon} {
+				if err != nil || statErr != nil || got == nil || *got != upon {
+					t.Errorf("dialect %d: %s: %v, %v, %v", f, name, got, err, statErr)
+				}
+			}
+		}
+		if _, err := put("never there", "nothing"); (sdk.KindOf(err) == sdk.ErrNotFound) != (f != testkit.Hosted) {
+			t.Errorf("dialect %d: %v", f, err)
+		}
+	}
+}
+
 // wholeOnly sets that the files of a group are of format version 1.
 func wholeOnly(t *testing.T, g sdk.Group) {
 	t.Helper()

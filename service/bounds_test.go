@@ -48,7 +48,7 @@ var bounded = []struct {
 	{"create_hackathon_group", "expires_at", 256},
 	{"get_member_groups", "after", 4096},
 	{"prepare_upload", "filename", 4096},
-	{"finalize_upload", "upload_id file_hash salt base", 256},
+	{"finalize_upload", "upload_id file_hash salt base upon", 256},
 	{"finalize_upload", "format", 65536},
 	{"prepare_retrieve", "ipfs_hash transfer", 256},
 	{"prepare_retrieve", "claim_id", 128},

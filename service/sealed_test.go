@@ -467,6 +467,17 @@ func TestSealedUpon(t *testing.T) {
 			t.Errorf("%s: tags %q, want %q", name, out.Record.Tags, upon)
 		}
 	}
+	prepared := func(name, upon string) (status int, body string) {
+		req := alice.finalize("g", name, []byte(name+upon))
+		req.Upon = upon
+		return alice.tool(wire.OpFinalizeUpload, req)
+	}
+	for _, upon := range []string{first, gone, wire.NoBase, ""} {
+		status, body := prepared("prepared", upon)
+		if status != http.StatusOK || strings.Contains(body, `"`+chain.TagUpon+`","`+upon+`"`) != (upon != "") {
+			t.Errorf("prepared, upon %q: %d %s", upon, status, body)
+		}
+	}
 	paid := alice.balance()
 	for what, tc := range map[string]struct{ upon, code string }{
 		"of another group": {elsewhere, wire.CodeFileNotFound}, "of no file": {"bafynothing", wire.CodeFileNotFound},
@@ -474,6 +485,8 @@ func TestSealedUpon(t *testing.T) {
 	} {
 		status, body := alice.puts(from("refused", tc.upon))
 		refuses(t, what, status, body, tc.code)
+		status, body = prepared("refused", tc.upon)
+		refuses(t, what+", prepared", status, body, tc.code)
 	}
 	if alice.balance() != paid {
 		t.Error("a refusal was charged")

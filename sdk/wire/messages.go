@@ -151,8 +151,9 @@ type FinalizeUploadRequest struct {
 	// a later upload of the name may end this one, see [Keep]. Without it the file stays,
 	// because the client may hold the reference.
 	Versioned bool `json:"versioned,omitempty"`
-	// Base (ours) is as [SealedHead].Base.
+	// Base and Upon (ours) are as in [SealedHead].
 	Base string `json:"base,omitempty"`
+	Upon string `json:"upon,omitempty"`
 }
 
 // FinalizeUploadResult answers a [FinalizeUploadRequest]. Location and CID are the same

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
@@ -32,6 +33,9 @@ func requireHead(ctx context.Context, tx *store.Tx, group, name, base string) er
 func requireUpon(ctx context.Context, tx *store.Tx, group, upon string) error {
 	if upon == "" || upon == wire.NoBase {
 		return nil
+	}
+	if strings.ContainsRune(upon, 0) { // in PostgreSQL it would fail all uploads of the transaction
+		return fault.New(wire.CodeValidation, "upon holds a NUL character")
 	}
 	var of string
 	err := tx.QueryRowContext(ctx, "SELECT group_id FROM files WHERE ref = ?", upon).Scan(&of)

@@ -278,7 +278,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		return out, err
 	}
 	u := &upload{account: account, SealedHead: wire.SealedHead{FileHash: strings.ToLower(req.FileHash), Salt: req.Salt,
-		Format: req.Format, Versioned: req.Versioned, Base: req.Base}}
+		Format: req.Format, Versioned: req.Versioned, Base: req.Base, Upon: req.Upon}}
 	if !isHash(u.FileHash) {
 		return out, noHash()
 	}

@@ -119,8 +119,8 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key keys.Incom
 			return s, err
 		}
 	}
-	if strings.ContainsRune(head.GroupID+head.From+head.Upon, 0) { // in PostgreSQL it would fail all frames
-		return s, fault.New(wire.CodeValidation, "group_id, from or upon holds a NUL character")
+	if strings.ContainsRune(head.GroupID+head.From, 0) { // in PostgreSQL it would fail all frames
+		return s, fault.New(wire.CodeValidation, "group_id or from holds a NUL character")
 	}
 	if s.FileHash = strings.ToLower(head.FileHash); !isHash(s.FileHash) && (s.FileHash != "" || s.From == "") {
 		return s, noHash()
