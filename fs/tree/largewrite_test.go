@@ -17,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // spooled gives a mount a spool, and little memory for each file.
@@ -217,6 +218,39 @@ func TestW18FailedSaveGoesOn(t *testing.T) {
 	wantSaved(t, w, data)
 	if w.BlocksSent() != sent {
 		t.Errorf("%d blocks were sent again", w.BlocksSent()-sent)
+	}
+}
+
+// A save that may be recorded is asked for again, and paid once, whatever the error.
+func TestW18SaveThatMayBeRecordedIsPaidOnce(t *testing.T) {
+	for _, lost := range []*sdk.Error{
+		{Kind: sdk.ErrUnavailable},
+		{Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt},
+		{Kind: sdk.ErrOther, Code: wire.CodeInternal},
+		{Kind: sdk.ErrUnauthenticated, Code: wire.CodeInvalidKey},
+	} {
+		for _, name := range []string{"small", "film"} {
+			w, _, _ := largeWorld(10 * block)
+			w.Put("g", "bob", "small", []byte("what was before"))
+			m := mount(t, w, "bob", ours, still)
+			h := m.open("/g/"+name, OpenFlags{Read: true, Write: true})
+			ok(t, put(t, h, []byte("other"), 0))
+			w.Fail("uploaded", lost)
+			for range 2 {
+				if err := h.Flush(t.Context()); err == nil {
+					t.Fatal("the answer was not lost")
+				}
+				w.Fail("uploaded", nil)
+				w.Fail("upload", lost)
+			}
+			w.Fail("upload", nil)
+			flush(t, h)
+			h.Release()
+			if list := m.names("/g"); len(list) != 2 {
+				t.Errorf("%v: the group lists %q", lost, list)
+			}
+			m.wantCharges(1, 1)
+		}
 	}
 }
 

@@ -338,6 +338,9 @@ func TestW18AttemptsOfASaveInBlocks(t *testing.T) {
 		{"missing again and again", refusals(wire.CodeMissing, wire.CodeMissing), true, 3, 15},
 		{"refused", refusals("REFUSED"), true, 2, 10},
 		{"the service was away", []error{errLost}, true, 1, 5},
+		{"it may be recorded", []error{&sdk.Error{Kind: sdk.ErrCorrupt, Unsure: true}}, true, 1, 5},
+		{"that is asked again and refused", append([]error{&sdk.Error{Kind: sdk.ErrCorrupt, Unsure: true}},
+			refusals("REFUSED")...), true, 2, 10},
 	} {
 		w := &world{answers: tc.answers}
 		s := saver(w, nil)
@@ -346,10 +349,11 @@ func TestW18AttemptsOfASaveInBlocks(t *testing.T) {
 		if (err != nil) != tc.err {
 			t.Errorf("%s: %v", tc.name, err)
 		}
+		for n := len(tc.answers); err != nil && n > 0; n-- {
+			_, err = s.Blocks(t.Context(), w.save("a"), b)
+		}
 		if err != nil {
-			if _, err := s.Blocks(t.Context(), w.save("a"), b); err != nil {
-				t.Errorf("%s: once more: %v", tc.name, err)
-			}
+			t.Errorf("%s: once more: %v", tc.name, err)
 		}
 		if w.begun != tc.begun || len(w.sent) != tc.sent {
 			t.Errorf("%s: %d uploads and %d blocks, want %d and %d", tc.name, w.begun, len(w.sent), tc.begun, tc.sent)

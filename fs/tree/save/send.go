@@ -311,7 +311,7 @@ func (s *Saver) recordBlocks(ctx context.Context, w Save, b *Sender) (Made, erro
 		case hasCode(err, wire.CodeMissing) && !again:
 			b.abandon()
 		default:
-			if !s.opt.GoesOn(err) {
+			if !s.opt.GoesOn(err) && b.unsure == nil { // else another upload may be a second record
 				b.abandon()
 			}
 			return m, err
