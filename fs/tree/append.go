@@ -310,7 +310,7 @@ func (f *File) settleBehind(s *stage, whole *mem.Buffer) {
 	}
 	f.dropSender(s)
 	f.ahead.Store(s.merged)
-	s.appending, s.failed = appending{at: s.Len(), behind: s.behind}, nil
+	s.appending, s.failed, s.aside = appending{at: s.Len(), behind: s.behind}, nil, time.Time{}
 	f.move(content.Copied)
 	f.dropUseless()
 }

@@ -38,6 +38,7 @@ type stage struct {
 	failed  *Error        // of the last attempt to record it; nil when none failed
 	sent    chan struct{} // closed when sending ends
 	base    sdk.Seq       // the upload that was changed (W11); 0 = the file was made anew
+	aside   time.Time     // of the name that it has since others overtook it; zero = they did not
 	appending
 }
 

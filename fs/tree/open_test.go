@@ -785,30 +785,29 @@ func TestW11OvertakenLargeSave(t *testing.T) {
 	wantUpon(t, w, "g", aside, w.Named("g", "film")[0].Ref)
 }
 
-// W11: one whose answer was lost is repeated under the name that it got, and not recorded twice.
-func TestW11OvertakenLargeSaveWhoseAnswerWasLost(t *testing.T) {
-	w, _, data := largeWorld(10 * block)
-	var c clock
-	m := mount(t, w, "bob", ours, c.use)
-	h := m.open("/g/film", OpenFlags{Read: true, Write: true, Truncate: true})
-	defer h.Release()
-	copy(data, "mine")
-	ok(t, put(t, h, data, 0))
-	w.Put("g", "alice", "film", noise(10*block))
-	_, before := w.Charged()
-	w.Fail("uploaded", errAway)
-	wantClass(t, h.Flush(t.Context()), ClassUnreachable)
-	w.Fail("uploaded", nil)
-	aside := outbox.ConflictName("film", "bob", m.now(), 0)
-	c.ns.Add(int64(time.Minute))
-	flush(t, h)
-	if list := m.names("/g"); len(list) != 2 || !slices.Contains(list, aside) {
-		t.Errorf("the group lists %q", list)
+// W11: one of any size whose answer was lost is repeated under the name that it got, and not recorded twice.
+func TestW11OvertakenSaveWhoseAnswerWasLost(t *testing.T) {
+	for _, n := range []int{10, 10 * block} {
+		w, _, data := largeWorld(n)
+		var c clock
+		m := mount(t, w, "bob", ours, c.use)
+		h := m.open("/g/film", OpenFlags{Read: true, Write: true, Truncate: true})
+		copy(data, "mine")
+		ok(t, put(t, h, data, 0))
+		w.Put("g", "alice", "film", noise(n))
+		w.Fail("uploaded", errAway)
+		wantClass(t, h.Flush(t.Context()), ClassUnreachable)
+		w.Fail("uploaded", nil)
+		aside := outbox.ConflictName("film", "bob", m.now(), 0)
+		c.ns.Add(int64(time.Minute))
+		flush(t, h)
+		h.Release()
+		if list := m.names("/g"); len(list) != 2 || !slices.Contains(list, aside) {
+			t.Errorf("%d bytes: the group lists %q", n, list)
+		}
+		m.wantCharges(0, 1)
+		wantRead(t, m.open("/g/"+aside, OpenFlags{Read: true}), data, 0, len(data))
 	}
-	if _, n := w.Charged(); n != before+1 {
-		t.Errorf("%d uploads", n-before)
-	}
-	wantRead(t, m.open("/g/"+aside, OpenFlags{Read: true}), data, 0, len(data))
 }
 
 // wantUpon demands that the first record of a name says which version it was made upon.

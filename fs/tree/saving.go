@@ -240,7 +240,7 @@ func (w *saving) NoAnswer(hash sdk.Digest) {
 
 // Aside implements [save.Names]: the save keeps its name if others removed what they saved, or if the newest version is
 // a save from here whose answer was lost. An append may be made on the version of others instead: then the error is
-// errMerged.
+// errMerged. Another name is the same in each attempt: what may be recorded under it is asked for again.
 func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref, err error) {
 	t := w.f.t
 	if n == 0 {
@@ -260,7 +260,10 @@ func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref, e
 			return w.raw, base, nil
 		}
 	}
-	return outbox.ConflictName(w.raw, t.remote.Account(), t.now(), n), "", nil
+	if w.s.aside.IsZero() {
+		w.s.aside = t.now()
+	}
+	return outbox.ConflictName(w.raw, t.remote.Account(), w.s.aside, n), "", nil
 }
 
 // BeginBlocks implements [save.Group].
