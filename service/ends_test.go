@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
@@ -508,4 +510,33 @@ func TestThreat74NothingWaitsForTheNewOwner(t *testing.T) {
 		t.Errorf("%d deletions wait after accept_group", got.Files)
 	}
 	r.audits()
+}
+
+// A sweep has more patience with readers than a deletion: it cleans the database where a deletion gives up.
+func TestASweepOutlastsReaders(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{})
+	other, err := store.Open(t.Context(), r.dir, "")
+	ok(t, err)
+	defer other.Close()
+	ok(t, other.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), "PRAGMA busy_timeout = 700") // no attempt of a deletion lasts so long
+		return err
+	}))
+	swept := make(chan error, 1)
+	ok(t, other.Read(t.Context(), func(tx *store.Tx) error {
+		if _, err := store.Values[string](t.Context(), tx, "read", "SELECT name FROM meta"); err != nil {
+			return err
+		}
+		go func() { swept <- r.svc.Sweep(t.Context()) }()
+		proctest.Eventually(t, "a long attempt", func() bool {
+			err := other.Write(t.Context(), store.Everything(), func(*store.Tx) error { return nil })
+			return errors.Is(err, store.ErrUnavailable) || len(swept) > 0
+		})
+		if len(swept) > 0 {
+			t.Error("it did not wait")
+		}
+		return nil
+	}))
+	ok(t, <-swept)
 }

@@ -166,7 +166,7 @@ func (s *Service) forgetMaster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.Scrub(ctx); err != nil && !errors.Is(err, store.ErrUnavailable) {
+	if err := s.store.Scrub(ctx, store.ScrubLong); err != nil && !errors.Is(err, store.ErrUnavailable) {
 		return fmt.Errorf("the new master key is in place, but until the next sweep old pages of the database may "+
 			"hold keys that the earlier one opens: %w", err)
 	}

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -84,16 +85,21 @@ type cleaning struct {
 // cleaning, and its failure.
 func (f *Files) scrub(ctx context.Context) error {
 	mine := f.cleaning.Load()
-	mine.once.Do(func() {
-		f.scrubbing.Lock()
-		defer f.scrubbing.Unlock()
-		f.cleaning.Store(new(cleaning)) // of those who come from now on
-		if !f.traces.Swap(false) {
-			return
-		}
-		if mine.err = f.store.Scrub(ctx); mine.err != nil {
-			f.traces.Store(true)
-		}
-	})
+	mine.once.Do(func() { mine.err = f.clean(ctx, store.ScrubShort) })
 	return mine.err
+}
+
+// clean cleans the database's files if keys were destroyed, and waits so long for readers.
+func (f *Files) clean(ctx context.Context, patience time.Duration) error {
+	f.scrubbing.Lock()
+	defer f.scrubbing.Unlock()
+	f.cleaning.Store(new(cleaning)) // of those who come from now on
+	if !f.traces.Swap(false) {
+		return nil
+	}
+	err := f.store.Scrub(ctx, patience)
+	if err != nil {
+		f.traces.Store(true)
+	}
+	return err
 }

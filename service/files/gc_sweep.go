@@ -28,7 +28,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 		}
 		f.release(ctx, useless)
 	}
-	return errors.Join(f.scrub(ctx), f.tighten(ctx)) // where one fails, the other goes on
+	return errors.Join(f.clean(ctx, store.ScrubLong), f.tighten(ctx)) // where one fails, the other goes on
 }
 
 // What [removeOld] removes. Each statement takes at most so many rows as its last argument says, and returns their

@@ -42,7 +42,7 @@ func smallDisk(t *testing.T, size string) (dir string) {
 func TestWritesOnAFullDisk(t *testing.T) {
 	dir := smallDisk(t, "8m")
 	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), dir, "") })
-	if err := errors.Join(s.Scrub(t.Context()), s.LetLogGrow(t.Context())); err != nil {
+	if err := errors.Join(s.Scrub(t.Context(), store.ScrubShort), s.LetLogGrow(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	write := func(n int) {
@@ -73,7 +73,7 @@ func TestLargeWriteOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), dir, "") })
-	if err := s.Scrub(t.Context()); err != nil {
+	if err := s.Scrub(t.Context(), store.ScrubShort); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, space.Free(dir)-3<<19), 0o600); err != nil {

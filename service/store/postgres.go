@@ -181,7 +181,7 @@ func (postgresEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
 
 // scrub frees the rows that held wrapped keys and small contents. While somebody else maintains these tables it fails:
 // callers of a deletion wait for it.
-func (postgresEngine) scrub(ctx context.Context, _, write *sql.DB) error {
+func (postgresEngine) scrub(ctx context.Context, _, write *sql.DB, _ time.Duration) error {
 	conn, err := write.Conn(ctx)
 	if err != nil {
 		return err

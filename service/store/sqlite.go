@@ -25,10 +25,8 @@ const (
 	sqliteReaders = 4
 	// busyTimeout is how long a write waits for another process, in ms.
 	busyTimeout = "10000"
-	// scrubPatience is how long a scrub waits for readers of an earlier state, while others write.
-	scrubPatience = time.Second
-	// emptyPatience is how long it waits for all readers while writes wait, in ms.
-	emptyPatience = "250"
+	// emptyPatience is how long a scrub first waits for all readers, while writes wait.
+	emptyPatience = 250 * time.Millisecond
 	// maxWALBytes bounds the write-ahead log before it is moved into the database. A page
 	// that changes often is then moved once for many changes.
 	maxWALBytes = 16 << 20
@@ -208,19 +206,22 @@ func (sqliteEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
 }
 
 // scrub moves the write-ahead log into the database and cuts it to nothing.
-func (sqliteEngine) scrub(ctx context.Context, read, write *sql.DB) error {
+func (sqliteEngine) scrub(ctx context.Context, read, write *sql.DB, patience time.Duration) error {
 	// A log that is emptied has writers wait for all readers. First it is moved, for which nobody waits, to see whether
-	// one stays for long: none of it is moved then that came after the state which the reader sees.
-	for before, ends := -1, time.Now().Add(scrubPatience); ; time.Sleep(scrubPatience / 20) {
+	// one stays for long: none of it is moved then that came after the state which the reader sees. Each attempt to
+	// empty it waits twice as long as the one before, but not longer than half of the patience.
+	wait, ends := emptyPatience, time.Now().Add(patience)
+	for before := -1; ; time.Sleep(wait / 4) {
 		var busy, inLog, moved int
 		err := read.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &inLog, &moved)
 		if err != nil {
 			return err
 		}
 		if moved == inLog || before >= 0 && moved != before {
-			if emptied, err := emptyLog(ctx, write); err != nil || emptied {
+			if emptied, err := emptyLog(ctx, write, wait); err != nil || emptied {
 				return err
 			}
+			wait = min(2*wait, patience/2)
 		}
 		if time.Now().After(ends) {
 			return errors.New("the write-ahead log is in use: it is emptied at the next sweep")
@@ -229,15 +230,15 @@ func (sqliteEngine) scrub(ctx context.Context, read, write *sql.DB) error {
 	}
 }
 
-// emptyLog moves what is left in the write-ahead log, and cuts it to nothing. It waits emptyPatience for readers.
-func emptyLog(ctx context.Context, write *sql.DB) (emptied bool, err error) {
+// emptyLog moves what is left in the write-ahead log, and cuts it to nothing. It waits so long for readers.
+func emptyLog(ctx context.Context, write *sql.DB, wait time.Duration) (emptied bool, err error) {
 	conn, err := write.Conn(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
 	var busy, inLog, moved int
-	if _, err = conn.ExecContext(ctx, "PRAGMA busy_timeout = "+emptyPatience); err == nil {
+	if _, err = conn.ExecContext(ctx, fmt.Sprint("PRAGMA busy_timeout = ", wait.Milliseconds())); err == nil {
 		err = conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &inLog, &moved)
 	}
 	if _, kept := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA busy_timeout = "+busyTimeout); kept != nil {
@@ -250,7 +251,7 @@ func emptyLog(ctx context.Context, write *sql.DB) (emptied bool, err error) {
 // existing pages, and gives its space back to the disk. Where that is not enough, it gives
 // up a piece of what package space holds back.
 func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB, again bool) bool {
-	scrubbed := e.scrub(ctx, db, db) == nil
+	scrubbed := e.scrub(ctx, db, db, ScrubShort) == nil
 	if free := space.Free(e.dir); !again && scrubbed && (free < 0 || free > minRoom) {
 		return true
 	}

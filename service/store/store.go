@@ -38,6 +38,12 @@ var (
 	ErrReference = errors.New("a row refers to one that is not there")
 )
 
+// How long a scrub waits for readers.
+const (
+	ScrubShort = time.Second      // while the caller of a deletion waits
+	ScrubLong  = 10 * time.Second // otherwise
+)
+
 //go:embed schema
 var schema embed.FS
 
@@ -67,7 +73,7 @@ type engine interface {
 	// check looks for damage.
 	check(ctx context.Context, db *sql.DB) error
 	// scrub removes deleted rows from the files, as far as the engine can, and holds up writes as little as it can.
-	scrub(ctx context.Context, read, write *sql.DB) error
+	scrub(ctx context.Context, read, write *sql.DB, patience time.Duration) error
 	// makeRoom frees the reserve for a full disk, or a piece of it, and reports whether there was
 	// any. again means that a piece was too little.
 	makeRoom(ctx context.Context, db *sql.DB, again bool) bool
@@ -236,9 +242,10 @@ func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
 // Scrub removes deleted rows from the database's files. SQLite overwrites deleted rows
 // at once, and Scrub empties its write-ahead log. PostgreSQL vacuums, which frees the
 // space for reuse (service/operating/limits.md explains the consequence for deleted keys).
-func (s *Store) Scrub(ctx context.Context) (err error) {
+// patience is how long SQLite goes on trying beside readers, and writes wait at most half as long at a time.
+func (s *Store) Scrub(ctx context.Context, patience time.Duration) (err error) {
 	defer s.observed("scrub", &err)()
-	if err := s.engine.scrub(ctx, s.read, s.write); err != nil {
+	if err := s.engine.scrub(ctx, s.read, s.write, patience); err != nil {
 		return mark(s.engine, fmt.Errorf("scrub database: %w", err))
 	}
 	return nil

@@ -330,7 +330,7 @@ func testScrub(t *testing.T, opener func() (*store.Store, error)) {
 				return err
 			}
 			if !begun { // now the reader has an earlier state
-				go func() { scrubbed <- s.Scrub(t.Context()) }()
+				go func() { scrubbed <- s.Scrub(t.Context(), store.ScrubShort) }()
 				begun = true
 			}
 			select {
@@ -346,7 +346,7 @@ func testScrub(t *testing.T, opener func() (*store.Store, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Scrub(t.Context()); err != nil {
+	if err := s.Scrub(t.Context(), store.ScrubShort); err != nil {
 		t.Fatal(err)
 	}
 	if got := get(t, s, "a"); got != "1" {
@@ -510,7 +510,7 @@ func TestScrubBesideMaintenance(t *testing.T) {
 		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE openings IN SHARE UPDATE EXCLUSIVE MODE"); err != nil {
 			return err
 		}
-		if err := s.Scrub(t.Context()); err == nil || !strings.Contains(err.Error(), "lock timeout") {
+		if err := s.Scrub(t.Context(), store.ScrubShort); err == nil || !strings.Contains(err.Error(), "lock timeout") {
 			t.Errorf("a scrub while the table is locked: %v", err)
 		}
 		return s.Look(t.Context(), func(tx *store.Tx) error {
@@ -525,7 +525,7 @@ func TestScrubBesideMaintenance(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := s.Scrub(t.Context()); err != nil {
+	if err := s.Scrub(t.Context(), store.ScrubShort); err != nil {
 		t.Error(err)
 	}
 }

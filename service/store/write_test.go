@@ -60,7 +60,7 @@ func TestALogIsMovedBesideAWrite(t *testing.T) {
 	}
 	scrubbed := make(chan error, 1)
 	err := s.Write(t.Context(), store.Everything(), func(*store.Tx) error {
-		go func() { scrubbed <- s.Scrub(t.Context()) }()
+		go func() { scrubbed <- s.Scrub(t.Context(), store.ScrubShort) }()
 		proctest.Eventually(t, "the log is in the database", func() bool {
 			info, err := os.Stat(filepath.Join(dir, store.FileName))
 			return err == nil && info.Size() > 1<<20
@@ -82,7 +82,7 @@ func TestWritesGoOnWhileAScrubWaits(t *testing.T) {
 			return err
 		}
 		scrubbed := make(chan error, 1)
-		go func() { scrubbed <- s.Scrub(t.Context()) }()
+		go func() { scrubbed <- s.Scrub(t.Context(), store.ScrubShort) }()
 		proctest.Eventually(t, "it waits", func() bool { return s.Writing() })
 		for written := 0; ; written++ {
 			select {
@@ -105,8 +105,40 @@ func TestWritesGoOnWhileAScrubWaits(t *testing.T) {
 			t.Errorf("a write waits %d ms for another process", ms)
 		}
 		return err
-	}), s.Scrub(t.Context()))
+	}), s.Scrub(t.Context(), store.ScrubShort))
 	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A scrub of SQLite waits longer at each attempt, and succeeds beside readers that the first attempts did not outlast.
+// The attempt in which this reader ends is longer than another process waits.
+func TestAScrubWaitsLongerBesideReaders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	opener := func() (*store.Store, error) { return store.Open(t.Context(), dir, "") }
+	s, other := open(t, opener), open(t, opener)
+	err := errors.Join(set(t.Context(), s, "a", "1"),
+		other.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), "PRAGMA busy_timeout = 1500")
+			return err
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scrubbed := make(chan error, 1)
+	err = s.Read(t.Context(), func(tx *store.Tx) error {
+		if _, err := store.Values[string](t.Context(), tx, "read", "SELECT name FROM meta"); err != nil {
+			return err
+		}
+		go func() { scrubbed <- s.Scrub(t.Context(), store.ScrubLong) }()
+		proctest.Eventually(t, "a long attempt", func() bool {
+			err := other.Write(t.Context(), store.Everything(), func(*store.Tx) error { return nil })
+			return errors.Is(err, store.ErrUnavailable) || len(scrubbed) > 0
+		})
+		return nil
+	})
+	if err = errors.Join(err, <-scrubbed); err != nil {
 		t.Error(err)
 	}
 }
