@@ -48,8 +48,8 @@ func (g Group) RenameVersions(ctx context.Context, versions []Entry, name string
 	return len(versions), nil
 }
 
-// nameBack gives versions their name again of which one could not be renamed, for a reason, in their order. It returns
-// how many renames the service recorded since.
+// nameBack gives versions their name again of which one could not be renamed, for a reason. It returns how many renames
+// the service recorded since.
 func (g Group) nameBack(ctx context.Context, versions []Entry, failed int, why error) (renames int, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nameBackTime)
 	defer cancel()
@@ -68,12 +68,5 @@ func (g Group) nameBack(ctx context.Context, versions []Entry, failed int, why e
 		}
 		renames++
 	}
-	if len(renamed) == 0 || len(renamed) == len(versions) {
-		return renames, why
-	}
-	newest := versions[len(versions)-1] // the service takes the one that was named last for it
-	if _, err := g.Rename(ctx, newest.Ref, newest.Name); err != nil {
-		return renames, fmt.Errorf("%w; saves may be refused until the file is renamed: %w", why, err)
-	}
-	return renames + 1, why
+	return renames, why
 }

@@ -15,7 +15,7 @@ import (
 // the error counts it.
 func TestRenameVersionsWithoutProof(t *testing.T) {
 	t.Parallel()
-	for isRefused, want := range map[bool]string{false: "f f f after 5", true: "g g f after 2"} {
+	for isRefused, want := range map[bool]string{false: "f f f after 4", true: "g g f after 2"} {
 		s := testkit.Start(t, testkit.Ours)
 		g := s.Client(t, s.Account("alice", "10")).Group("team")
 		if _, err := g.Register(t.Context()); err != nil {

@@ -367,6 +367,46 @@ func TestPreparedUploadSaysWhatItWasMadeFrom(t *testing.T) {
 	}
 }
 
+// The newest version of a name is the one that was uploaded last, whichever came back from the trash or got the name
+// since: what Stat tells is what a save follows.
+func TestPutFollowsTheLastUpload(t *testing.T) {
+	t.Parallel()
+	_, c := world(t, testkit.Ours)
+	g := c.Group("g")
+	put := func(name, content string, base sdk.Ref) sdk.Receipt {
+		t.Helper()
+		r, err := g.Put(t.Context(), name, strings.NewReader(content), sdk.PutOptions{Base: &base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	older := put("other", "0", "")
+	put("f", "1", "")
+	if _, err := g.Remove(t.Context(), "f"); err != nil {
+		t.Fatal(err)
+	}
+	newest := put("f", "2", "")
+	for what, change := range map[string]func() error{
+		"a return": func() error {
+			_, err := g.Restore(t.Context(), "f")
+			return err
+		},
+		"a rename": func() error {
+			_, err := g.Rename(t.Context(), older.Ref, "f")
+			return err
+		},
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if e, err := g.Stat(t.Context(), "f"); err != nil || e.Ref != newest.Ref {
+			t.Errorf("after %s: %s, %v; want %s", what, e.Ref, err, newest.Ref)
+		}
+		newest = put("f", "content after "+what, newest.Ref)
+	}
+}
+
 // wholeOnly sets that the files of a group are of format version 1.
 func wholeOnly(t *testing.T, g sdk.Group) {
 	t.Helper()

@@ -496,43 +496,6 @@ func TestSealedUpon(t *testing.T) {
 	}
 }
 
-// Threat 31: a save looks at few of the versions of its name, whoever gave others new attributes. One that would
-// have to look at many is refused, until the name has a newer version.
-func TestThreat31VersionsWithNewAttributes(t *testing.T) {
-	t.Parallel()
-	r := runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1})
-	alice := r.owner()
-	var refs []string
-	for range 2 {
-		var frames [][]byte
-		for range 51 {
-			frames = append(frames, alice.seals("g", "f", []byte("x")).frame())
-		}
-		_, _, answers := alice.batches(frames...)
-		for _, a := range answers {
-			refs = append(refs, a.Result.CID)
-		}
-	}
-	head := refs[len(refs)-1]
-	based := func() *sealedItem {
-		return alice.based(alice.seals("g", "f", []byte("y")), head)
-	}
-	change := func(refs []string) {
-		for _, ref := range refs {
-			must[string](alice, wire.OpSetAttributes,
-				object{"group_id": "g", "ipfs_hash": ref, "attributes": rawJSON(`{"xattrs":{"user.a":""}}`)})
-		}
-	}
-	change(refs[:99])
-	next := based()
-	change(refs[99:100])
-	status, body := alice.puts(based())
-	refuses(t, "100 versions with new attributes", status, body, wire.CodeHead)
-	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[0]})
-	head = alice.mustPut(next).CID
-	alice.mustPut(based())
-}
-
 // batches sends frames in one request.
 func (u *user) batches(frames ...[]byte) (status int, body string, answers []wire.SealedAnswer) {
 	u.t.Helper()

@@ -129,18 +129,14 @@ func TestOlderVersionsAreFoundByName(t *testing.T) {
 			t.Errorf("%q", sorts)
 		}
 	}
-	for index, query := range map[string]store.Query{"files_by_name": selectNewest,
-		"files_by_renaming": selectChanged} {
-		args := []any{"g", "name", "name", 9, 9}[:strings.Count(string(query), "?")]
-		got := plantest.Steps(t, "files", query, args...)
-		if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX "+index+" (group_id=? AND <expr>=?") {
-			t.Errorf("%q", got)
-		}
-		if sorts := plantest.Steps(t, "ORDER", query, args...); len(sorts) > 0 {
-			t.Errorf("%q", sorts)
-		}
+	got := plantest.Steps(t, "files", selectNewest, "g", "name", "name")
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>=?") {
+		t.Errorf("%q", got)
 	}
-	got := plantest.Steps(t, "files", groups.SelectChanges, "g", 1, 9, 2, 1, 100)
+	if sorts := plantest.Steps(t, "ORDER", selectNewest, "g", "name", "name"); len(sorts) > 0 {
+		t.Errorf("%q", sorts)
+	}
+	got = plantest.Steps(t, "files", groups.SelectChanges, "g", 1, 9, 2, 1, 100)
 	if len(got) != 1 || !strings.HasPrefix(got[0],
 		"SEARCH files USING INDEX files_by_change (group_id=? AND changed_seq>? AND changed_seq<?)") {
 		t.Errorf("%q", got)

@@ -49,54 +49,19 @@ func requireUpon(ctx context.Context, tx *store.Tx, group, upon string) error {
 	return nil
 }
 
-// headOf returns the reference of the newest version of a name, "" without any: that which
-// got the name last, by its upload or by a later record. It reads the version that was uploaded last,
-// and those that changed since its name was given, however many there are.
+// headOf returns the reference of the newest version of a name, "" without any. Clients order versions by their
+// uploads, too.
 func headOf(ctx context.Context, tx *store.Tx, group, name string) (head string, err error) {
-	newest := int64(0) // the record that gave head its name
-	among := func(query store.Query, args ...any) (undecided bool, err error) {
-		list, err := store.List(ctx, tx, "look for the newest version of a name",
-			func(v *version) []any { return []any{&v.ref, &v.changed, &v.named} },
-			query, append([]any{group, name, name}, args...)...)
-		for _, v := range list {
-			if err != nil || v.changed <= newest { // all others got the name before
-				return false, err
-			}
-			if v.named > newest {
-				head, newest = v.ref, v.named
-			}
-		}
-		return len(list) == mostChanged, err
+	err = tx.QueryRowContext(ctx, selectNewest, group, name, name).Scan(&head)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
 	}
-	if _, err = among(selectNewest); err != nil {
-		return "", err
+	if err != nil {
+		return "", fmt.Errorf("look for the newest version of a name: %w", err)
 	}
-	undecided, err := among(selectChanged, newest, mostChanged)
-	if undecided {
-		head = noVersion
-	}
-	return head, err
+	return head, nil
 }
 
-const (
-	// mostChanged is how many versions of a name a save looks at that got other attributes after the
-	// newest version had the name: all writers wait meanwhile.
-	mostChanged = 100
-	// noVersion stands for the newest version of a name with more of them. No version is called so.
-	noVersion = "?"
-)
-
-// version is a living version of a name.
-type version struct {
-	ref            string
-	changed, named int64 // sequences: of its newest record, and of that which gave it its name
-}
-
-// selectNewest finds the living version of a name that was uploaded last, selectChanged those that
-// changed since their upload and after a record, the last ones first.
-const (
-	selectLiving = "SELECT ref, changed_seq, named_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed +
-		" AND deleted_ns IS NULL AND trash_ns IS NULL"
-	selectNewest  = selectLiving + " ORDER BY seq DESC LIMIT 1"
-	selectChanged = selectLiving + " AND changed_seq <> seq AND changed_seq > ? ORDER BY changed_seq DESC LIMIT ?"
-)
+// selectNewest finds the living version of a name that was uploaded last.
+const selectNewest = "SELECT ref FROM files WHERE group_id = ? AND " + groups.SelectNamed +
+	" AND deleted_ns IS NULL AND trash_ns IS NULL ORDER BY seq DESC LIMIT 1"

@@ -89,7 +89,7 @@ async function renameVersions(g, row, from, to) {
 			if (living.length === 1 || renamed.length === 0) throw error;
 			row.half = to;
 			try {
-				for (const back of [...renamed, living.at(-1)]) await named(back, from);
+				for (const back of renamed) await named(back, from);
 			} catch {
 				throw new Error(`${error.message} Of ${living.length} versions the oldest ${renamed.length} may have the new name now. Give all the same name again.`);
 			}

@@ -490,7 +490,7 @@ func TestRenamesAllVersionsOrNone(t *testing.T) {
 		})
 	})
 	o := w.options()
-	o.AllowWrite, o.Budget = true, tokens(t, "0.11")
+	o.AllowWrite, o.Budget = true, tokens(t, "0.1")
 	s := w.connect(o, "", nil)
 	rename := func() map[string]any {
 		return map[string]any{"token": s.must("rename",
@@ -504,13 +504,13 @@ func TestRenamesAllVersionsOrNone(t *testing.T) {
 			t.Errorf("version %d is named %s", e.Number, e.Name)
 		}
 	}
-	if got := s.must("balance", nil)["budget"].(map[string]any)["spent"]; got != "0.05" { // two, two back, the newest again
+	if got := s.must("balance", nil)["budget"].(map[string]any)["spent"]; got != "0.04" { // two, and two back
 		t.Errorf("it spent %s", got)
 	}
 	if doc := s.must("confirm", rename()); doc["renamed"] != "g" {
 		t.Errorf("it answers %v", doc)
 	}
-	if got := s.must("balance", nil)["budget"].(map[string]any)["spent"]; got != "0.08" {
+	if got := s.must("balance", nil)["budget"].(map[string]any)["spent"]; got != "0.07" {
 		t.Errorf("it spent %s", got)
 	}
 }

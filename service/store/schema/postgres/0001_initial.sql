@@ -165,8 +165,6 @@ CREATE INDEX files_by_group ON files (group_id, seq);
 CREATE INDEX files_by_age ON files (group_id, time_ns) WHERE deleted_ns IS NULL AND backend = 'FastFS';
 CREATE INDEX files_by_change ON files (group_id, changed_seq, seq);
 CREATE INDEX files_by_name ON files (group_id, substr(filename, 1, 200), seq, versioned) WHERE deleted_ns IS NULL;
-CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), changed_seq)
-	WHERE changed_seq <> seq AND deleted_ns IS NULL AND trash_ns IS NULL;
 CREATE INDEX files_in_trash ON files (group_id, trash_by) WHERE trash_ns IS NOT NULL;
 CREATE INDEX files_in_trash_by_seq ON files (group_id, seq) WHERE trash_ns IS NOT NULL;
 CREATE INDEX files_by_trash_end ON files (trash_until_ns) WHERE trash_until_ns IS NOT NULL;
