@@ -89,7 +89,11 @@ func (u *recording) unanswered(ctx context.Context, err error) (Receipt, error) 
 		u.ticket.state.Step(hosted.StepRefused)
 		return Receipt{}, err
 	}
-	if u.isOurs && (isOutcomeUnknown(err) || codeOf(err) == wire.CodeHead) { // it answers first what it has recorded
+	if u.isOurs && u.base != "" && codeOf(err) == wire.CodeHead { // it answers first what it has recorded
+		u.ticket.state.Step(hosted.StepAbsent)
+		return Receipt{}, err
+	}
+	if u.isOurs && isOutcomeUnknown(err) {
 		return Receipt{}, err
 	}
 	r, found, lookErr := u.findRecorded(ctx, u.ticket.since)

@@ -74,6 +74,8 @@ func TestErrorsTellWhetherAnUploadMayBeRecorded(t *testing.T) {
 		"send two":      {testkit.Ours, send(2), ""},
 		"prepared":      {testkit.Keyless, put(10), ""},
 		"prepared, raw": {testkit.Keyless, put(200_000), ""},
+		"bound":         {testkit.Keyless, put(10, upon), wire.CodeHead},
+		"bound, raw":    {testkit.Keyless, put(200_000, upon), wire.CodeHead},
 		"hosted":        {testkit.Hosted, put(10), looks},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,9 +93,12 @@ func TestErrorsTellWhetherAnUploadMayBeRecorded(t *testing.T) {
 			wantUnsure(t, "cut off", upload(t.Context()), true)
 			s.DisturbUploads(refuses(wire.CodeInsufficient))
 			wantUnsure(t, "cut off and refused", upload(t.Context()), tc.knows != looks)
-			if tc.knows == wire.CodeHead {
-				s.DisturbUploads(refuses(tc.knows))
-				wantUnsure(t, "cut off and known not to be recorded", upload(t.Context()), false)
+			if tc.dialect == testkit.Keyless || tc.knows == wire.CodeHead {
+				s.DisturbUploads(refuses(wire.CodeHead)) // a lie where the upload names no base
+				wantUnsure(t, "cut off and refused for its base", upload(t.Context()), tc.knows != wire.CodeHead)
+				if tc.knows == wire.CodeHead && sdk.Unsure(c) != 0 {
+					t.Errorf("%d uploads are kept that are known not to be recorded", sdk.Unsure(c))
+				}
 			}
 			s.DisturbUploads(nil)
 			if err := upload(t.Context()); err != nil {

@@ -29,6 +29,7 @@ const (
 	StepNoAnswer             // the finalize had no valid answer
 	StepRecorded             // the service confirmed the record, or the record is in the ledger
 	StepRefused              // the service refused
+	StepAbsent               // the service refused, and knows that no earlier finalize is recorded
 	StepUnknown              // the service does not know the id, or the ledger has no living record
 	steps
 )
@@ -39,9 +40,9 @@ func (s State) next(step Step) State {
 		Issued:     {StepStored: Stored, StepFinalize: Finalizing, StepRefused: Refused, StepUnknown: Gone},
 		Stored:     {StepFinalize: Finalizing},
 		Finalizing: {StepNoAnswer: Unsure, StepRecorded: Recorded, StepRefused: Refused, StepUnknown: Gone},
-		// A refusal says nothing about an earlier finalize.
+		// A refusal alone says nothing about an earlier finalize.
 		Unsure: {StepFinalize: Unsure, StepNoAnswer: Unsure, StepRecorded: Recorded, StepRefused: Unsure,
-			StepUnknown: Gone},
+			StepAbsent: Refused, StepUnknown: Gone},
 	}[s][step]
 }
 
