@@ -415,6 +415,24 @@ func TestPutResumesRecordedAfterAnError(t *testing.T) {
 	})
 }
 
+// An upload that was never finished is not recorded, also where the service refuses the next process.
+func TestPutResumesAfterARefusal(t *testing.T) {
+	t.Parallel()
+	w := newResumeWorld(t, 5<<20)
+	if _, _, err := w.put(1 << 20); err == nil {
+		t.Fatal("the first upload did not fail")
+	}
+	opens := wire.PathTools + wire.OpOpenJournalKey
+	w.s.Disturb(opens, refuses(wire.CodeNotAuthorized))
+	_, _, err := w.put(0)
+	if wantUnsure(t, "it goes on", err, false); w.told || len(w.files()) != 2 {
+		t.Fatalf("told %t, %v, left: %v", w.told, err, w.files())
+	}
+	w.s.Disturb(opens, nil)
+	r, g, err := w.put(0)
+	w.check(r, g, err, 1)
+}
+
 // The answer is lost with its process, and another content has the name meanwhile: the record of before is no newest
 // version.
 func TestPutResumesRecordedAndReplaced(t *testing.T) {

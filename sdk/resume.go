@@ -270,7 +270,10 @@ func (s *resuming) begin(ctx context.Context, g Group) (u *BlockUpload, earlier 
 		case why == nil, kind == ErrNotFound, kind == ErrConflict:
 		case found.Content == "" && (kind == ErrInvalid || kind == ErrCorrupt || kind == ErrOther):
 		default: // such as a service that cannot be reached, or that does not say what it recorded: the state stays
-			return nil, nil, unsure{why}
+			if found.Content != "" {
+				why = unsure{why}
+			}
+			return nil, nil, why
 		}
 		if why != nil || u != nil || earlier != nil {
 			s.told(kept, g.wrap("resume", why))
