@@ -807,6 +807,14 @@ func TestW11OvertakenSaveWhoseAnswerWasLost(t *testing.T) {
 		}
 		m.wantCharges(0, 1)
 		wantRead(t, m.open("/g/"+aside, OpenFlags{Read: true}), data, 0, len(data))
+		if n > block {
+			continue // what another account says of a file in blocks is no proof (W3)
+		}
+		h = m.open("/g/film", OpenFlags{Write: true, Truncate: true})
+		ok(t, put(t, h, noise(n), 0)) // what it has: nothing of this name waits for an answer
+		flush(t, h)
+		h.Release()
+		m.wantCharges(0, 1)
 	}
 }
 

@@ -229,10 +229,10 @@ func (w *saving) Base() sdk.Ref {
 const mostUnsure = 8
 
 // NoAnswer implements [save.Names].
-func (w *saving) NoAnswer(hash sdk.Digest) {
+func (w *saving) NoAnswer(name string, hash sdk.Digest) {
 	w.f.t.mu.Lock()
 	defer w.f.t.mu.Unlock()
-	v := w.g.version(w.raw)
+	v := w.g.version(name)
 	if !slices.Contains(v.unsure, hash) {
 		v.unsure = append(v.unsure[max(0, len(v.unsure)-mostUnsure+1):], hash)
 	}

@@ -70,8 +70,8 @@ type Names interface {
 	// Aside returns the name for a save that others overtook, and the version that it replaces there. n counts from 0.
 	// An error is that of the save.
 	Aside(ctx context.Context, n int) (name string, base sdk.Ref, err error)
-	// NoAnswer remembers content that may be recorded. Its hash is zero where nobody knows it.
-	NoAnswer(hash sdk.Digest)
+	// NoAnswer remembers content that may be recorded under a name. Its hash is zero where nobody knows it.
+	NoAnswer(name string, hash sdk.Digest)
 }
 
 // Made is what became of a save: a record, or what stands for it ([Entry]).
@@ -104,7 +104,7 @@ func (s *Saver) Whole(ctx context.Context, w Save, whole *mem.Buffer) (Made, err
 		return s.record(ctx, w, nil, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
 			r, err := s.opt.Remote.Upload(ctx, w.Group, name, whole, o)
 			if err != nil {
-				w.note(whole.Hash(), err)
+				w.note(name, whole.Hash(), err)
 			}
 			return r, err
 		})
@@ -231,12 +231,12 @@ func (s *Saver) record(ctx context.Context, w Save, unsure *tried,
 	return m, err
 }
 
-// note remembers content that may be recorded, and reports whether it may.
-func (w Save) note(hash sdk.Digest, err error) bool {
+// note remembers content that may be recorded under a name, and reports whether it may.
+func (w Save) note(name string, hash sdk.Digest, err error) bool {
 	e := (*sdk.Error)(nil)
 	unsure := err != nil && (!errors.As(err, &e) || e.Unsure)
 	if unsure {
-		w.NoAnswer(hash)
+		w.NoAnswer(name, hash)
 	}
 	return unsure
 }

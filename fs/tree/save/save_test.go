@@ -65,9 +65,9 @@ func (w *world) Upload(_ context.Context, _ sdk.GroupID, name string, _ *mem.Buf
 	return w.record(name, o)
 }
 
-func (w *world) Base() sdk.Ref              { return "old" }
-func (w *world) Attributes() sdk.Attributes { return sdk.Attributes{Executable: true} }
-func (w *world) NoAnswer(h sdk.Digest)      { w.unsure = append(w.unsure, h) }
+func (w *world) Base() sdk.Ref                   { return "old" }
+func (w *world) Attributes() sdk.Attributes      { return sdk.Attributes{Executable: true} }
+func (w *world) NoAnswer(_ string, h sdk.Digest) { w.unsure = append(w.unsure, h) }
 func (w *world) Aside(_ context.Context, n int) (string, sdk.Ref, error) {
 	return fmt.Sprintf("mine%d", n), "theirs", w.aside
 }

@@ -339,7 +339,7 @@ func (s *Saver) finish(ctx context.Context, w Save, b *Sender) (Made, error) {
 		if err == nil {
 			b.opened = up.Opened()
 		}
-		if !w.note(hash, err) {
+		if !w.note(name, hash, err) {
 			b.unsure = nil
 		}
 		return r, err
