@@ -18,7 +18,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,7 +77,7 @@ type Files struct {
 	unread   unread
 	listKeys listKeys
 
-	scrubbing sync.Mutex
+	scrubbing chan struct{}            // holds one, of who cleans
 	cleaning  atomic.Pointer[cleaning] // the next one
 	traces    atomic.Bool              // keys were destroyed since the last scrub, or may have been
 
@@ -117,7 +116,7 @@ func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, k *keys.Keys, b 
 	if c.SmallBytes == 0 {
 		c.SmallBytes = SmallBytes
 	}
-	f := &Files{store: s, ledger: l, log: log, keys: k, config: c}
+	f := &Files{store: s, ledger: l, log: log, keys: k, config: c, scrubbing: make(chan struct{}, 1)}
 	f.blobs = contentStore{b, s, &f.traces}
 	f.cleaning.Store(new(cleaning))
 	f.traces.Store(true) // of a process that ended before it could scrub

@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -89,16 +90,23 @@ func (f *Files) scrub(ctx context.Context) error {
 	return mine.err
 }
 
-// clean cleans the database's files if keys were destroyed, and waits so long for readers.
+// clean cleans the database's files if keys were destroyed, and waits so long for another cleaning, and for readers.
 func (f *Files) clean(ctx context.Context, patience time.Duration) error {
-	f.scrubbing.Lock()
-	defer f.scrubbing.Unlock()
+	var err error
+	select {
+	case f.scrubbing <- struct{}{}:
+		defer func() { <-f.scrubbing }()
+	case <-time.After(patience):
+		err = errors.New("another cleaning of the database's files is under way: the next sweep repeats it")
+	}
 	f.cleaning.Store(new(cleaning)) // of those who come from now on
+	if err != nil {
+		return err
+	}
 	if !f.traces.Swap(false) {
 		return nil
 	}
-	err := f.store.Scrub(ctx, patience)
-	if err != nil {
+	if err = f.store.Scrub(ctx, patience); err != nil {
 		f.traces.Store(true)
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/service/store"
@@ -51,4 +52,22 @@ func TestDeletionsShareACleaningThatFails(t *testing.T) {
 	if n := cleanings.Load(); err != nil || n > 4 {
 		t.Errorf("%d cleanings for ten deletions at once: %v", n, err)
 	}
+}
+
+// A deletion waits no longer than its own cleaning would for that of a sweep, which waits long for readers. The next
+// deletion cleans again.
+func TestDeletionsDoNotWaitForASweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(nil, nil, nil, nil, nil, Config{})
+		f.traces.Store(false)
+		f.scrubbing <- struct{}{} // as a sweep does
+		begun := time.Now()
+		if err := f.scrub(t.Context()); err == nil || time.Since(begun) != store.ScrubShort {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		<-f.scrubbing
+		if err := f.scrub(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
