@@ -66,6 +66,7 @@ type group struct {
 
 // size gives back what it does not need any more, and returns what it takes, in bytes.
 func (g *group) size() int {
+	g.most = max(g.most, len(g.Has)) // of a state
 	if g.most > 2*len(g.Has) {
 		few := make(map[string]bool, len(g.Has))
 		maps.Copy(few, g.Has)

@@ -134,6 +134,29 @@ func TestThreat77GroupsHaveBoundedMemory(t *testing.T) {
 	}
 }
 
+// Threat 77: so it is for a group that begins from a state.
+func TestThreat77GroupsOfStatesAreCounted(t *testing.T) {
+	gs, err := newGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &Vault{groups: gs, keys: []serviceKey{newServiceKey(vaultwire.Key{Purpose: vaultwire.PurposeCredentials})}}
+	has := map[string]bool{}
+	for i := range 100 {
+		has[fmt.Sprint(i)] = true
+	}
+	state, err := v.sealState(groupState{Chain: chain.OfGroup("g"), Members: chain.Members{Owner: "1", Has: has}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Follow(t.Context(), vaultwire.Follow{Group: "g", State: state}); err != nil {
+		t.Fatal(err)
+	}
+	if least := groupCost + 100*nameCost; gs.taken < least {
+		t.Errorf("a group of 100 members takes %d bytes, want %d", gs.taken, least)
+	}
+}
+
 // Threat 77: so it is where members leave again, and where the log comes to have what was said beyond it.
 func TestThreat77GroupsKeepNothingThatEnded(t *testing.T) {
 	g := &group{name: "group:g"}
