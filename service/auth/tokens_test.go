@@ -73,10 +73,10 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 	}
 }
 
-// A session of the page from before the service had another public address is none, and no error to who signs in again.
-func TestPageOfAnotherAddress(t *testing.T) {
-	tokens, key := tokensOf(t, time.Now)
-	_, link, err := tokens.accounts.NewLink(t.Context(), key.Account)
+// pageOf begins a session of the page.
+func pageOf(t *testing.T, tokens *Tokens, account string) Secret {
+	t.Helper()
+	_, link, err := tokens.accounts.NewLink(t.Context(), account)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +84,13 @@ func TestPageOfAnotherAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return page
+}
+
+// A session of the page from before the service had another public address is none, and no error to who signs in again.
+func TestPageOfAnotherAddress(t *testing.T) {
+	tokens, key := tokensOf(t, time.Now)
+	page := pageOf(t, tokens, key.Account)
 	moved := NewTokens(tokens.accounts, "http://other.example", time.Hour, time.Now)
 	if id, err := moved.PageOf(t.Context(), page.Reveal()); id != "" || err != nil {
 		t.Errorf("%q, %v", id, err)
@@ -103,14 +110,7 @@ func (silentVault) OpenToken(context.Context, vaultwire.OpenToken) (c vaultwire.
 // Nobody is told to be signed out, or not signed in, while the vault, which reads tokens, does not answer.
 func TestPageWhileTheVaultIsAway(t *testing.T) {
 	tokens, key := tokensOf(t, time.Now)
-	_, link, err := tokens.accounts.NewLink(t.Context(), key.Account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, page, err := tokens.UseLink(t.Context(), link.Reveal())
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := pageOf(t, tokens, key.Account)
 	vault := tokens.accounts.vault
 	tokens.accounts.vault = silentVault{vault}
 	for what, err := range map[string]error{"signed out": tokens.EndPage(t.Context(), page.Reveal()),
